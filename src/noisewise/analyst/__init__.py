@@ -1,0 +1,1 @@
+"""SEES RELEASES: from noisy statistics to a posterior that counts their noise."""

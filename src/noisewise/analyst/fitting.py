@@ -1,0 +1,79 @@
+"""nw.fit: releases in, posterior out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+
+from noisewise.analyst.methods.base import Method, Run
+from noisewise.analyst.methods.fixed_s import FixedS
+from noisewise.analyst.methods.fixed_s_fast import FixedSFast
+from noisewise.analyst.methods.naive import Naive
+from noisewise.analyst.methods.non_private import NonPrivate
+from noisewise.analyst.model import Problem
+from noisewise.analyst.posterior import Posterior
+from noisewise.analyst.prior import Prior
+from noisewise.errors import FitError
+from noisewise.release import Release
+
+METHODS: Mapping[str, type[Method]] = MappingProxyType(
+    {
+        "fixed-s": FixedS,
+        "fixed-s-fast": FixedSFast,
+        "naive": Naive,
+        "non-private": NonPrivate,
+    }
+)
+
+
+def fit(
+    releases: Release | str | Path | Sequence[Release | str | Path],
+    method: str = "auto",
+    prior: Prior | None = None,
+    *,
+    draws: int = 1000,
+    chains: int = 4,
+    seed: int | None = None,
+    **options: object,
+) -> Posterior:
+    """The posterior of one regression from the releases of its holders.
+
+    ``releases`` are Release objects or the paths of their files. ``method`` is one of ``METHODS`` or "auto";
+    ``options`` are that method's own (``algorithm="mcmc"`` of fixed-s, say) and are checked. ``draws`` is per
+    chain; ``seed`` makes sampling repeatable and has nothing to do with privacy noise.
+    """
+    given = [releases] if isinstance(releases, Release | str | Path) else list(releases)
+    loaded = [item if isinstance(item, Release) else Release.load(item) for item in given]
+    problem = Problem.of(loaded)
+    name, reason = (method, "") if method != "auto" else _choose(problem)
+    for label, value in (("draws", draws), ("chains", chains)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise FitError(f"{label} is {value!r}; it is a whole number of at least 1.")
+    sampler = _make(name, options)
+    believed = Prior() if prior is None else prior
+    scaled = believed.in_scaled_units(problem.units)
+    result = sampler.sample(problem, scaled, Run(draws, chains, np.random.SeedSequence(seed)))
+    return Posterior.of(problem, scaled, name, result, (reason,) if reason else ())
+
+
+def _choose(problem: Problem) -> tuple[str, str]:
+    if problem.law == "none":
+        return "non-private", "auto picked non-private: the statistics are exact."
+    if problem.law == "gaussian":
+        return "fixed-s", "auto picked fixed-s: it counts Gaussian noise and needs no chain."
+    return (
+        "naive",
+        "auto picked naive, which ignores the noise: no method here counts Laplace noise. Don't trust the widths.",
+    )
+
+
+def _make(name: str, options: Mapping[str, object]) -> Method:
+    if name not in METHODS:
+        raise FitError(f"Method {name!r} is not known; use one of auto, {', '.join(METHODS)}.")
+    known = [f.name for f in fields(METHODS[name])]  # type: ignore[arg-type]  # every method is a dataclass
+    if unknown := [key for key in options if key not in known]:
+        has = f"its options are {', '.join(known)}" if known else "it has none"
+        raise FitError(f"Method {name!r} has no option {unknown[0]!r}; {has}.")
+    return METHODS[name](**options)

@@ -1,0 +1,1 @@
+"""Simulation: made data for demonstrations and tests, and planning before any data is touched."""
