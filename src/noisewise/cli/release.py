@@ -190,11 +190,12 @@ def _print_quote(quote: "DryRun") -> None:
         _print_rows(quote.rows)
         out().print()
     word = "standard deviation" if quote.law == "gaussian" else "scale"
-    scales = [number(scale) for scale in sorted({scale for scale in quote.scales if scale})]
+    noisy = [scale for scale in quote.scales if scale]
+    scales = [number(scale) for scale in sorted(set(noisy))]
     facts = [
         ("dry run", "nothing was spent or written"),
         ("cost", f"{budget(quote.epsilon, quote.delta)}, {quote.adjacency}"),
-        ("noise", f"{quote.law}, {word} {' or '.join(scales)} on {len(quote.scales)} numbers, in scaled units"),
+        ("noise", f"{quote.law}, {word} {' or '.join(scales)} on {len(noisy)} numbers, in scaled units"),
     ]
     if quote.spent_after is not None and quote.left_after is not None:
         total = (quote.total_epsilon or 0.0, quote.total_delta or 0.0)
