@@ -14,7 +14,7 @@ ARGS ?=
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format bench docs constraints clean distclean
+.PHONY: help install demo test check format bench experiments docs constraints clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,6 +50,11 @@ format: $(INSTALLED) ## let ruff format and fix what it can
 
 bench: $(INSTALLED) ## speed and memory, as ratios side by side with a peer in one run
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+experiments: $(INSTALLED) ## calibration of every method at full size; takes hours, can be interrupted and resumed
+	@$(BIN)/python -m experiments.sbc --output build/sbc --page docs/calibration.md
+	@$(BIN)/python -m experiments.demo_coverage
+	@$(BIN)/python experiments/exact_sbc.py
 
 docs: $(INSTALLED) ## the documentation as a web site, into site/
 	@$(BIN)/mkdocs build --strict --site-dir site

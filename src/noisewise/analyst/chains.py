@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from noisewise.analyst.diagnostics import convergence_notes
 from noisewise.analyst.methods.base import Run
 from noisewise.errors import FitError
 from noisewise.gram import Floats
@@ -20,7 +21,6 @@ from noisewise.gram import Floats
 Progress = Callable[[int, int], None]
 
 BLOCKS = 100  # pieces of a run between which progress is told and an interrupt is heard
-GOOD_RHAT, GOOD_EFFECTIVE = 1.01, 400.0
 
 
 class Chain(Protocol):
@@ -115,21 +115,8 @@ def _blocks(total: int) -> list[tuple[int, int]]:
 
 def verdict(draws: Floats, schedule: Schedule) -> tuple[str, ...]:
     """What a reader of (chains, draws, quantities) has to know of convergence; nothing where all is well."""
-    if draws.shape[0] < 2 or draws.shape[1] < 4:
-        return ("One chain, or almost no draws: nothing tells whether it converged. Use chains=4, draws=1000.",)
-    from noisewise.analyst.nuts import rhat_and_ess
-
-    rhat, bulk, tail = rhat_and_ess(draws)
-    notes = []
-    if not rhat < GOOD_RHAT:
-        notes.append(
-            f"The chains do not agree (R-hat {rhat:.3f}, wanted below {GOOD_RHAT}): don't rely on this posterior yet. "
-            f"Raise warmup (now {schedule.warmup}) and thin (now {schedule.thin}), each several times over."
-        )
-    if not min(bulk, tail) > GOOD_EFFECTIVE:
-        factor = int(np.ceil(GOOD_EFFECTIVE / max(min(bulk, tail), 1.0)))
-        notes.append(
-            f"Effective draws: {bulk:,.0f} in the bulk, {tail:,.0f} in the tails (wanted above {GOOD_EFFECTIVE:.0f}). "
-            f"Raise thin (now {schedule.thin}) or draws {factor}-fold before you rely on interval ends."
-        )
-    return tuple(notes)
+    return convergence_notes(
+        draws,
+        to_settle=f"Raise warmup (now {schedule.warmup}) and thin (now {schedule.thin}), each several times over.",
+        to_lengthen=f"thin (now {schedule.thin}) or draws",
+    )

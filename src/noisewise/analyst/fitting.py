@@ -8,24 +8,35 @@ from types import MappingProxyType
 import numpy as np
 
 from noisewise.analyst.methods.base import Method, Run
+from noisewise.analyst.methods.exact import Exact
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.fixed_s_fast import FixedSFast
+from noisewise.analyst.methods.gibbs import GibbsPrior, GibbsUpdate
 from noisewise.analyst.methods.naive import Naive
 from noisewise.analyst.methods.non_private import NonPrivate
+from noisewise.analyst.methods.normal_x import NormalX
 from noisewise.analyst.model import Problem
 from noisewise.analyst.posterior import Posterior
-from noisewise.analyst.prior import Prior
+from noisewise.analyst.prior import Prior, ScaledPrior
 from noisewise.errors import FitError
 from noisewise.release import Release
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
+        "exact": Exact,
         "fixed-s": FixedS,
         "fixed-s-fast": FixedSFast,
+        "gibbs-prior": GibbsPrior,
+        "gibbs-update": GibbsUpdate,
         "naive": Naive,
         "non-private": NonPrivate,
+        "normal-x": NormalX,
     }
 )
+
+# auto leaves larger problems to fixed-s: exact takes seconds here and minutes at three times as many coefficients
+MODERATE_ORDER, MODERATE_HOLDERS = 11, 20
+NEGLIGIBLE_SHARE = 0.05
 
 
 def fit(
@@ -47,26 +58,34 @@ def fit(
     given = [releases] if isinstance(releases, Release | str | Path) else list(releases)
     loaded = [item if isinstance(item, Release) else Release.load(item) for item in given]
     problem = Problem.of(loaded)
-    name, reason = (method, "") if method != "auto" else _choose(problem)
     for label, value in (("draws", draws), ("chains", chains)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise FitError(f"{label} is {value!r}; it is a whole number of at least 1.")
-    sampler = _make(name, options)
     believed = Prior() if prior is None else prior
     scaled = believed.in_scaled_units(problem.units)
-    result = sampler.sample(problem, scaled, Run(draws, chains, np.random.SeedSequence(seed)))
+    name, reason = (method, "") if method != "auto" else _choose(problem, scaled)
+    result = _make(name, options).sample(problem, scaled, Run(draws, chains, np.random.SeedSequence(seed)))
     return Posterior.of(problem, scaled, name, result, (reason,) if reason else ())
 
 
-def _choose(problem: Problem) -> tuple[str, str]:
+def _choose(problem: Problem, prior: ScaledPrior) -> tuple[str, str]:
+    """The method that suits the releases, and the reason in words (docs/analyst.md has the rules)."""
     if problem.law == "none":
         return "non-private", "auto picked non-private: the statistics are exact."
-    if problem.law == "gaussian":
-        return "fixed-s", "auto picked fixed-s: it counts Gaussian noise and needs no chain."
-    return (
-        "naive",
-        "auto picked naive, which ignores the noise: no method here counts Laplace noise. Don't trust the widths.",
-    )
+    if problem.law == "laplace":
+        return "exact", "auto picked exact: it is the method that counts Laplace noise."
+    if problem.order > MODERATE_ORDER or problem.J > MODERATE_HOLDERS:
+        return "fixed-s", (
+            "auto picked fixed-s, which ignores the noise in X'X, because exact takes long with this many columns or "
+            "holders; method='exact' counts all noise."
+        )
+    quick = FixedS().sample(problem, prior, Run(1000, 1, np.random.SeedSequence(0)))
+    share = 1.0 - (np.diag(quick.noise_free) / quick.theta.var(axis=(0, 1))).min()
+    if share < NEGLIGIBLE_SHARE:
+        return "fixed-s", (
+            f"auto picked fixed-s: privacy noise is below {NEGLIGIBLE_SHARE:.0%} of every coefficient's variance."
+        )
+    return "exact", "auto picked exact: privacy noise matters here, and it counts all of it."
 
 
 def _make(name: str, options: Mapping[str, object]) -> Method:

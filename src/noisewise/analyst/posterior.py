@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 import numpy as np
 
+from noisewise.analyst.diagnostics import GOOD_EFFECTIVE, GOOD_RHAT, rhat_and_ess
 from noisewise.analyst.methods.base import Draws
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
@@ -129,10 +130,11 @@ class Posterior:
         """In words: whether the draws can be relied on."""
         if self.independent:
             return f"{self.sigma.size:,} independent draws: there is no chain that could fail to converge."
-        from noisewise.analyst.storage import worst_diagnostics
-
-        rhat, ess = worst_diagnostics(self)
-        good = rhat < 1.01 and ess > 400
+        if self.draws_.shape[0] < 2 or self.draws_.shape[1] < 4:
+            return "One chain, or almost no draws: nothing tells whether it converged."
+        rhat, *effective = rhat_and_ess(self.draws_)
+        ess = min(effective)
+        good = rhat < GOOD_RHAT and ess > GOOD_EFFECTIVE
         advice = "They agree." if good else "Run longer chains (draws=, warmup=) before you rely on the tails."
         return (
             f"{self.draws_.shape[0]} chains: largest R-hat {rhat:.3f}, smallest effective sample {ess:,.0f}. {advice}"

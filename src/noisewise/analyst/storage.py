@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from noisewise.analyst.diagnostics import import_arviz
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.analyst.units import Units
 from noisewise.errors import FitError, NoisewiseError, OutputError
@@ -47,7 +48,7 @@ def to_dataset(posterior: "Posterior") -> "xarray.Dataset":
 
 
 def to_arviz(posterior: "Posterior") -> "arviz.InferenceData":
-    data: arviz.InferenceData = _arviz().InferenceData(posterior=to_dataset(posterior))
+    data: arviz.InferenceData = import_arviz().InferenceData(posterior=to_dataset(posterior))
     return data
 
 
@@ -94,16 +95,6 @@ def load(path: str | Path) -> "Posterior":
         raise FitError(f"{path}: not a posterior that noisewise wrote, or damaged ({type(error).__name__}).") from None
 
 
-def worst_diagnostics(posterior: "Posterior") -> tuple[float, float]:
-    """The largest R-hat and the smallest bulk effective sample size."""
-    import xarray
-
-    arviz = _arviz()
-    moving = posterior.draws_[..., posterior.draws_.std(axis=(0, 1)) > 0]  # a constant has neither
-    data = xarray.Dataset({"draws": (("chain", "draw", "quantity"), moving)})
-    return float(arviz.rhat(data)["draws"].max()), float(arviz.ess(data)["draws"].min())
-
-
 def _metadata(posterior: "Posterior") -> dict[str, Any]:
     return {
         "format": FORMAT,
@@ -118,12 +109,3 @@ def _metadata(posterior: "Posterior") -> dict[str, Any]:
         "notes": list(posterior.notes),
         "statistics": {key: np.asarray(value).tolist() for key, value in posterior.statistics.items()},
     }
-
-
-def _arviz() -> Any:
-    import warnings
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # ArviZ announces its next version at import
-        import arviz
-    return arviz

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from noisewise.cli.show import Json, beside, count, note, out, print_json, print_table
+from noisewise.cli.show import Json, beside, count, err, note, out, print_json, print_table
 
 if TYPE_CHECKING:
     from noisewise.analyst.posterior import Posterior
@@ -70,7 +70,8 @@ def fit(
         units=prior_units,
     )
     loaded = [Release.load(path) for path in releases]
-    posterior = run(loaded, method, prior, draws=draws, chains=chains, seed=seed, **_options(option or []))
+    with err().status("Fitting. The first fit by exact on a machine compiles for about 15 seconds."):
+        posterior = run(loaded, method, prior, draws=draws, chains=chains, seed=seed, **_options(option or []))
     summary = posterior.summary(interval)
     written = []
     if output is not None:

@@ -40,3 +40,20 @@ class Method(Protocol):
     """A frozen dataclass whose fields are the method's options."""
 
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws: ...
+
+
+MOST_MATRICES = 1000  # draws that noise_free averages over: its Monte Carlo error is far below the rest
+
+
+def noise_free_of_draws(kept: Floats, prior: ScaledPrior) -> Floats:
+    """The mean over draws of (C^{-1} + sum_j S_j / v)^{-1}: what the same data would leave with the noise off.
+
+    A row of ``kept`` is theta, v and the lower triangle of sum_j S_j, row after row.
+    """
+    order = prior.mean.size
+    some = kept[:: max(1, len(kept) // MOST_MATRICES)]
+    total = np.zeros((len(some), order, order))
+    rows, columns = np.tril_indices(order)
+    total[:, rows, columns] = total[:, columns, rows] = some[:, order + 1 :]
+    precision = prior.precision + total / some[:, order, None, None]
+    return np.asarray(np.linalg.inv(precision).mean(axis=0))

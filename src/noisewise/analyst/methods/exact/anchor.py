@@ -1,0 +1,320 @@
+"""Where the unknowns of ``exact`` roughly are, and how well the releases tell them: the parametrisation's constants.
+
+Nothing here changes the posterior: a poor anchor costs speed alone. Per holder the noisy statistics are made sound (n
+above what is needed, eigenvalues of the scatter neither negative nor below half the noise), a fit with S held fixed
+gives theta and v, and each latent's ``pull`` is its prior variance over prior plus noise variance.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
+from noisewise.analyst.methods.exact.layout import Model
+from noisewise.analyst.model import Problem
+from noisewise.analyst.prior import ScaledPrior
+from noisewise.gram import Floats
+
+# An entry with no noise gets noise of this many times the sampling variation that it would have: one part in a million
+# of a variance, and the sampler still moves.
+NEARLY_EXACT = 1e-3
+
+# A variance of a feature in scaled units, and how far from it others may be.
+TYPICAL, SPREAD = 0.1, 0.3
+
+
+@dataclass(frozen=True, eq=False)
+class CovariatePrior:
+    """Normal covariates: Sigma ~ inverse-Wishart(Lambda, kappa), mu ~ N(mean, 1 / precision); weak ones: the bounds."""
+
+    weak: bool
+    shared: bool
+    Lambda: Floats
+    kappa: float
+    mean: Floats
+    precision: Floats
+    largest_moment: float
+    largest_trace: float
+
+
+class _Regression(NamedTuple):
+    mean: Floats
+    covariance: Floats
+    log_v: float
+    sd_log_v: float
+
+
+class _Latents(NamedTuple):
+    """For each holder: where its latents are, how far data pull them, how wide they are; and noise that is never 0."""
+
+    K: Floats
+    pull_K: Floats
+    scale_K: Floats
+    sd_S: Floats
+    w: Floats
+    pull_w: Floats
+    scale_w: Floats
+    sd_z: Floats
+    log_rss: Floats
+    pull_rss: Floats
+    scale_rss: Floats
+    sd_u: Floats
+
+
+def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> tuple[Model, int]:
+    """The model with its constants, and how many unknowns it has."""
+    p, J, first = problem.order, problem.J, int(problem.units.constant)
+    d = p - first
+    n, low, centre = _rows(problem)
+    scatter = np.stack([_scatter(problem, j, n[j]) for j in range(J)])
+    regression = _regress(problem, prior, n, scatter)
+    blocks = 0 if covariates.weak else 1 if covariates.shared else J
+    groups = [list(range(J))] if blocks == 1 else [[j] for j in range(blocks)]
+    anchors = [_covariates(problem, covariates, n, scatter, group) for group in groups]
+    latents = _latents(problem, covariates, n, scatter, anchors, float(np.exp(regression.log_v)))
+
+    rank = np.minimum(d, n - first)
+    noisy_n, has_rss = problem.sd_n > 0.0, (n > p) & (problem.u is not None)
+    block_size = d * (d + 1) // 2 + first * d
+    factor_size = np.where(covariates.weak, block_size, first * d + rank * d - rank * (rank - 1) // 2)
+    sizes = noisy_n + factor_size + first + rank + has_rss
+    start = p + 1 + blocks * block_size + np.concatenate([[0], np.cumsum(sizes)])
+    at_factor = start[:-1] + noisy_n
+    at_w = at_factor + factor_size
+    sign = -1.0 if problem.law == "laplace" else 1.0
+    model = Model(
+        p=p,
+        first=first,
+        J=J,
+        blocks=blocks,
+        block_size=block_size,
+        weak=int(covariates.weak),
+        has_u=int(problem.u is not None),
+        log_v0=regression.log_v,
+        scale_v=regression.sd_log_v,
+        shape=prior.shape,
+        scale=prior.scale,
+        kappa=covariates.kappa,
+        largest_moment=covariates.largest_moment,
+        largest_trace=covariates.largest_trace,
+        d=d,
+        rotated=0,
+        theta0=regression.mean,
+        factor_theta=_root(regression.covariance),
+        prior_mean=prior.mean,
+        prior_precision=prior.precision,
+        factor_Lambda=_root(covariates.Lambda),
+        mean_mu=covariates.mean,
+        precision_mu=covariates.precision,
+        K0=np.array([anchor.K0 for anchor in anchors]),
+        scale_R=np.array([anchor.scale_R for anchor in anchors]),
+        mu0=np.array([anchor.mu0 for anchor in anchors]),
+        factor_mu=np.array([anchor.factor_mu for anchor in anchors]),
+        n=n,
+        noisy_n=problem.n,
+        sd_n=sign * problem.sd_n,
+        low_n=low,
+        centre_n=centre,
+        rank=rank,
+        u=np.zeros(J) if problem.u is None else problem.u,
+        sd_u=_signed(latents.sd_u, problem.sd_u, sign),
+        has_rss=has_rss.astype(float),
+        log_rss=latents.log_rss,
+        pull_rss=latents.pull_rss,
+        scale_rss=latents.scale_rss,
+        z=problem.z,
+        sd_z=_signed(latents.sd_z, problem.sd_z, sign),
+        w=latents.w,
+        pull_w=latents.pull_w,
+        scale_w=latents.scale_w,
+        S=problem.S,
+        sd_S=_signed(latents.sd_S, problem.sd_S, sign),
+        K=latents.K,
+        pull_K=latents.pull_K,
+        scale_K=latents.scale_K,
+        start=start[:-1],
+        at_factor=at_factor,
+        at_w=at_w,
+        at_rss=at_w + first + rank,
+        centre=np.empty(0),
+        rotation=np.empty(0),
+    )
+    return model, int(start[-1])
+
+
+def _latents(
+    problem: Problem, covariates: CovariatePrior, n: Floats, scatter: Floats, anchors: list["_Anchor"], v0: float
+) -> _Latents:
+    p, J, first = problem.order, problem.J, int(problem.units.constant)
+    out = _Latents(
+        *(np.zeros((J, p, p)) for _ in range(4)),
+        *(np.zeros((J, p)) for _ in range(4)),
+        *(np.zeros(J) for _ in range(4)),
+    )
+    place = _place_weak if covariates.weak else _place_normal
+    for j in range(J):
+        K = _whole_factor(problem, j, n[j], scatter[j])
+        prior_factor = K[first:, first:] / np.sqrt(n[j]) if covariates.weak else anchors[j % len(anchors)].K0
+        out.sd_S[j], out.sd_z[j] = _usable_sds(problem, j, K, prior_factor, v0)
+        out.K[j], out.pull_K[j], out.scale_K[j] = place(n[j], first, K, prior_factor, out.sd_S[j], covariates)
+        out.w[j] = np.linalg.solve(K, problem.z[j])
+        told = v0 * ((K / out.sd_z[j][:, None]) ** 2).sum(axis=0)  # prior variance over noise variance
+        out.pull_w[j] = told / (1.0 + told)
+        out.scale_w[j] = np.sqrt(v0 ** out.pull_w[j] * (1.0 - out.pull_w[j]))
+        if problem.u is None:
+            continue
+        freedom = max(n[j] - p, 1.0)
+        out.sd_u[j] = problem.sd_u[j] or NEARLY_EXACT * v0 * np.sqrt(2.0 * freedom)
+        told = 2.0 * freedom * (v0 / out.sd_u[j]) ** 2
+        out.pull_rss[j] = told / (1.0 + told)
+        out.scale_rss[j] = np.sqrt(2.0 / freedom * (1.0 - out.pull_rss[j]))
+        out.log_rss[j] = np.log(max(float(problem.u[j] - out.w[j] @ out.w[j]), 0.1 * v0 * freedom))
+    return out
+
+
+def _root(matrix: Floats) -> Floats:
+    return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+
+
+def _signed(usable: Floats, given: Floats, sign: float) -> Floats:
+    """A Laplace entry is marked by its sign; an exact one stands with normal noise that is next to none."""
+    return np.where(given > 0.0, sign * usable, usable)
+
+
+def _rows(problem: Problem) -> tuple[Floats, Floats, Floats]:
+    """n (its anchor where it is noisy), the lower end of a noisy n, and where its softplus is centred."""
+    low = np.full(problem.J, float(problem.order + 1))
+    noisy = problem.sd_n > 0.0
+    sd = np.where(noisy, problem.sd_n, 1.0)
+    centre = np.maximum((problem.n - low) / sd, 0.0)
+    anchor = low + sd * np.logaddexp(0.0, centre)
+    return np.where(noisy, anchor, np.rint(problem.n)), low, centre
+
+
+def _scatter(problem: Problem, j: int, n: float) -> Floats:
+    """Holder j's centred scatter (or plain S with no constant), eigenvalues at least half the noise."""
+    S, sd = problem.S[j], problem.sd_S[j]
+    if problem.units.constant:
+        S, sd = S[1:, 1:] - np.outer(S[0, 1:], S[0, 1:]) / n, sd[1:, 1:]
+    return _sound(S, float(sd.max()), n)
+
+
+def _sound(S: Floats, noise: float, n: float) -> Floats:
+    """A scatter matrix of n rows near S: eigenvalues drawn towards TYPICAL where noise rules, then kept above it."""
+    values, vectors = np.linalg.eigh(S)
+    told = (SPREAD * n) ** 2 / ((SPREAD * n) ** 2 + noise**2)
+    values = told * values + (1.0 - told) * TYPICAL * n
+    least = max(min(0.5 * noise, TYPICAL * n), 1e-8 * float(np.abs(values).max()), 1e-8)
+    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def _whole_factor(problem: Problem, j: int, n: float, scatter: Floats) -> Floats:
+    K = _root(scatter)
+    if not problem.units.constant:
+        return K
+    whole = np.zeros((K.shape[0] + 1, K.shape[0] + 1))
+    whole[0, 0] = np.sqrt(n)
+    mean = np.clip(problem.S[j, 0, 1:] / n, -1.5, 1.5)
+    whole[1:, 0] = np.sqrt(n) * mean
+    whole[1:, 1:] = K
+    return whole
+
+
+def _regress(problem: Problem, prior: ScaledPrior, n: Floats, scatter: Floats) -> _Regression:
+    """theta and log v with S held at its anchor; the noise of S is counted as noise of z, of size |sd_S theta|."""
+    S = np.stack([K @ K.T for K in (_whole_factor(problem, j, n[j], scatter[j]) for j in range(problem.J))])
+    sd_z = problem.sd_z
+    for _ in range(2):
+        stats = Statistics(np.rint(n), S, problem.z, problem.u, sd_z, problem.sd_u)
+        grid = integrate_variance(stats, split_into_components(stats), prior)
+        weights, conditional = grid.weights, grid.conditional
+        mean = weights @ conditional.mean
+        sd_z = np.sqrt(problem.sd_z**2 + problem.sd_S**2 @ mean**2)
+    off = conditional.mean - mean
+    covariance = np.einsum("g,gij,gkj->ik", weights, conditional.factor, conditional.factor)
+    covariance += np.einsum("g,gi,gj->ij", weights, off, off)
+    log_v = float(weights @ grid.log_v)
+    return _Regression(mean, covariance, log_v, float(np.sqrt(weights @ (grid.log_v - log_v) ** 2)))
+
+
+class _Anchor(NamedTuple):
+    K0: Floats
+    scale_R: Floats
+    mu0: Floats
+    factor_mu: Floats
+
+
+def _covariates(problem: Problem, prior: CovariatePrior, n: Floats, scatter: Floats, group: list[int]) -> _Anchor:
+    """One distribution of covariates, from the holders of ``group``."""
+    first = int(problem.units.constant)
+    total = float(n[group].sum())
+    noise = np.sqrt((problem.sd_S[group] ** 2).sum(axis=0))
+    # holders are added up before the floor: their noise averages out
+    raw = problem.S[group].sum(axis=0)[first:, first:]
+    sums = problem.S[group, 0, 1:] if first else np.zeros((len(group), raw.shape[0]))
+    centred = raw - sum(np.outer(s, s) / n[j] for s, j in zip(sums, group, strict=True))
+    sound = _sound(centred, float(noise[first:, first:].max()), total)
+    Sigma = (sound + prior.Lambda) / (total + prior.kappa)
+    K0 = _root(Sigma)
+    size = np.diag(K0)
+    relative = noise[first:, first:] / (total * np.outer(size, size))
+    told = 1.0 / (1.0 / max(total, 1.0) + relative**2)
+    told[np.diag_indices_from(told)] *= 2.0
+    scale_R = 1.0 / np.sqrt(1.0 + told)
+    if not first:
+        return _Anchor(K0, scale_R, np.zeros_like(size), np.eye(size.size))
+    known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
+    covariance = np.linalg.inv(np.diag(prior.precision) + known)
+    mean = covariance @ (prior.precision * prior.mean + known @ (sums.sum(axis=0) / total))
+    return _Anchor(K0, scale_R, mean, _root(covariance))
+
+
+def _usable_sds(problem: Problem, j: int, K: Floats, prior_factor: Floats, v0: float) -> tuple[Floats, Floats]:
+    """The noise of S and z, with a little of it where an entry is exact."""
+    first = int(problem.units.constant)
+    size = np.diag(K)
+    rows = np.concatenate([np.ones(first), np.diag(prior_factor)])
+    little = NEARLY_EXACT * np.tril(np.outer(rows, size))
+    little[np.diag_indices_from(little)] *= np.sqrt(2.0)
+    little += np.tril(little, -1).T
+    sd_S = np.where(problem.sd_S[j] > 0.0, problem.sd_S[j], little)
+    sd_z = np.where(problem.sd_z[j] > 0.0, problem.sd_z[j], NEARLY_EXACT * np.sqrt(v0) * size)
+    return sd_S, sd_z
+
+
+def _place_normal(
+    n: float, first: int, K: Floats, L: Floats, sd: Floats, prior: CovariatePrior
+) -> tuple[Floats, Floats, Floats]:
+    """Latents of K given normal covariates with factor L: T_ab has prior variance 1, log T_bb 1 / (2 freedom)."""
+    rows = np.concatenate([np.ones(first), np.diag(L)])
+    told = (np.outer(rows, np.diag(K)) / sd) ** 2
+    spread = np.ones_like(K)
+    freedom = np.maximum(n - first - np.arange(L.shape[0]), 1.0)
+    diagonal = np.arange(first, K.shape[0])
+    spread[diagonal, diagonal] = 1.0 / (2.0 * freedom)
+    size = np.diag(K)[first:]
+    told[diagonal, diagonal] = spread[diagonal, diagonal] * (2.0 * size**2 / np.diag(sd)[first:]) ** 2
+    pull = told / (1.0 + told)
+    where = K.copy()
+    where[np.diag_indices_from(where)] = np.log(np.diag(K))
+    return where, pull, np.sqrt(spread * (1.0 - pull))
+
+
+def _place_weak(
+    n: float, first: int, K: Floats, L: Floats, sd: Floats, prior: CovariatePrior
+) -> tuple[Floats, Floats, Floats]:
+    """Latents of K with weak covariates: the means, log variances and directions of ``weak_factor``."""
+    d, size = L.shape[0], np.diag(K)
+    centred = K[first:, first:]
+    variance = np.clip((centred**2).sum(axis=1) / n, 1e-6, prior.largest_moment)
+    where, scale = np.zeros_like(K), np.zeros_like(K)
+    where[first:, first:] = np.clip(centred / np.diag(centred)[:, None], -2.0, 2.0)
+    scale[first:, first:] = 1.0 / np.sqrt(d + 2.0 + (np.outer(size, size) / sd)[first:, first:] ** 2)
+    diagonal = np.arange(first, d + first)
+    where[diagonal, diagonal] = np.log(variance)
+    scale[diagonal, diagonal] = 1.0 / np.sqrt(1.0 + (n * variance / np.diag(sd)[first:]) ** 2)
+    if first:
+        where[1:, 0] = np.clip(K[1:, 0] / np.sqrt(n), -1.0, 1.0) * np.sqrt(prior.largest_moment)
+        scale[1:, 0] = 1.0 / np.sqrt(1.0 / prior.largest_moment + (n / sd[1:, 0]) ** 2)
+    return where, np.zeros_like(K), scale

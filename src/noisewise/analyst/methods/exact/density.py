@@ -1,0 +1,319 @@
+"""The log density of ``exact`` and its gradient, written by hand and compiled once for every d and J.
+
+All unknowns are one vector x of numbers of about unit scale; ``layout`` says where each one is and holds the
+constants. K_j is a lower triangular factor of S_j, w_j = K_j' theta + sigma t_j, z_j = K_j w_j, u_j = |w_j|^2 + rss_j
+(docs/exact.md). Holder by holder: the factor K, then S, z, u against what was released, then the chain rule backwards.
+A name with ``bar`` is the derivative of the log density by that quantity; ``grad`` only gains, in any order.
+"""
+
+import math
+
+import numpy as np
+
+from noisewise.analyst.methods.exact import layout as at
+from noisewise.analyst.methods.exact.compile import compiled
+from noisewise.analyst.methods.exact.covariates import covariate_block, covariate_block_back
+from noisewise.analyst.methods.exact.factor import (
+    mean_column,
+    mean_column_back,
+    scatter_columns,
+    scatter_columns_back,
+)
+from noisewise.analyst.methods.exact.layout import item, matrix, number, vector, whole
+from noisewise.analyst.methods.exact.special import bent_log, digamma, noise, softplus, walled_log
+from noisewise.analyst.methods.exact.weak import weak_factor, weak_factor_back
+from noisewise.gram import Floats
+
+LOG2 = math.log(2.0)
+POWER = 2.0  # v and rss are squares of latents, roughly
+
+
+@compiled
+def rows(data: Floats, j: int, x: Floats) -> tuple[float, float]:
+    """The number of rows of holder j and its derivative by the latent (0 where n is public).
+
+    n = low + sd softplus(centre + x): above what the degrees of freedom need, and linear in x where it is far above.
+    """
+    sd = abs(item(data, at.SD_N, j))
+    if sd == 0.0:
+        return item(data, at.N, j), 0.0
+    value, slope = softplus(item(data, at.CENTRE_N, j) + x[int(item(data, at.START, j))])
+    return item(data, at.LOW_N, j) + sd * value, sd * slope
+
+
+@compiled
+def count(data: Floats, j: int, n: float, x: Floats, grad: Floats) -> tuple[float, float]:
+    """Log density of a noisy number of rows, flat a priori above its lower end; and its derivative by n."""
+    if item(data, at.SD_N, j) == 0.0:
+        return 0.0, 0.0
+    log_p, slope = noise(item(data, at.NOISY_N, j) - n, item(data, at.SD_N, j))
+    i = int(item(data, at.START, j))
+    # the Jacobian of the softplus, log sigmoid(argument), has the derivative sigmoid(-argument)
+    jacobian, step = softplus(-(item(data, at.CENTRE_N, j) + x[i]))
+    grad[i] += step
+    return log_p - jacobian, slope
+
+
+@compiled
+def factor(
+    data: Floats, j: int, n: float, L: Floats, mu: Floats, x: Floats, K: Floats, T: Floats, bend: Floats, e: Floats
+) -> float:
+    """Fills K (and T, e for normal covariates); returns the log density of its latents."""
+    if whole(data, at.WEAK) == 1:
+        return weak_factor(data, j, n, x, K)
+    log_p = scatter_columns(data, j, n, L, x, K, T, bend)
+    if whole(data, at.FIRST) == 1:
+        log_p += mean_column(data, j, n, L, mu, x, K, e)
+    return log_p
+
+
+@compiled
+def released(
+    data: Floats, j: int, columns: int, K: Floats, w: Floats, rss: float, Kbar: Floats, wbar: Floats
+) -> tuple[float, float]:
+    """Log density of the noisy S, z and u of holder j, and the derivative by rss; fills those by K and w."""
+    p, first, log_p = whole(data, at.P), whole(data, at.FIRST), 0.0
+    S, sd_S, z, sd_z = (
+        matrix(data, at.S, j, p),
+        matrix(data, at.SD_S, j, p),
+        vector(data, at.Z, j, p),
+        vector(data, at.SD_Z, j, p),
+    )
+    Kbar[:] = 0.0
+    wbar[:] = 0.0
+    for a in range(p):
+        for b in range(first if a == 0 else 0, a + 1):  # with a constant the first entry is n
+            inner, last = 0.0, min(b + 1, columns)
+            for c in range(last):
+                inner += K[a, c] * K[b, c]
+            term, slope = noise(S[a, b] - inner, sd_S[a, b])
+            log_p += term
+            for c in range(last):
+                Kbar[a, c] += slope * K[b, c]
+                Kbar[b, c] += slope * K[a, c]
+        inner, last = 0.0, min(a + 1, columns)
+        for c in range(last):
+            inner += K[a, c] * w[c]
+        term, slope = noise(z[a] - inner, sd_z[a])
+        log_p += term
+        for c in range(last):
+            wbar[c] += slope * K[a, c]
+            Kbar[a, c] += slope * w[c]
+    if whole(data, at.HAS_U) == 0:
+        return log_p, 0.0
+    total = rss
+    for c in range(columns):
+        total += w[c] * w[c]
+    term, rssbar = noise(item(data, at.U, j) - total, item(data, at.SD_U, j))
+    for c in range(columns):
+        wbar[c] += 2.0 * rssbar * w[c]
+    return log_p + term, rssbar
+
+
+@compiled
+def explained(
+    data: Floats, j: int, columns: int, K: Floats, theta: Floats, log_v: float, x: Floats, mean: Floats, w: Floats
+) -> None:
+    """w, between its law given theta (``mean`` = K' theta, sd sigma) and what z tells."""
+    p, i = whole(data, at.P), int(item(data, at.AT_W, j))
+    centre, pull, scale = (
+        vector(data, at.W, j, p),
+        vector(data, at.PULL_W, j, p),
+        vector(data, at.SCALE_W, j, p),
+    )
+    mean[:] = 0.0
+    for a in range(p):
+        for c in range(min(a + 1, columns)):
+            mean[c] += K[a, c] * theta[a]
+    for c in range(columns):
+        spread = math.exp(0.5 * (1.0 - pull[c]) * log_v) * scale[c]
+        w[c] = (1.0 - pull[c]) * mean[c] + pull[c] * centre[c] + spread * x[i + c]
+
+
+@compiled
+def explained_back(
+    data: Floats,
+    j: int,
+    columns: int,
+    K: Floats,
+    theta: Floats,
+    log_v: float,
+    x: Floats,
+    mean: Floats,
+    w: Floats,
+    wbar: Floats,
+    Kbar: Floats,
+    thetabar: Floats,
+    grad: Floats,
+) -> tuple[float, float]:
+    """Log density of w given theta, and the derivative by log v; mean becomes its own derivative."""
+    p, i, sigma = whole(data, at.P), int(item(data, at.AT_W, j)), math.exp(0.5 * log_v)
+    pull, scale = vector(data, at.PULL_W, j, p), vector(data, at.SCALE_W, j, p)
+    log_p, log_vbar = 0.0, 0.0
+    for c in range(columns):
+        t = (w[c] - mean[c]) / sigma
+        log_p -= 0.5 * (t * t + pull[c] * log_v)
+        bar, kept = wbar[c] - t / sigma, 1.0 - pull[c]
+        step = bar * math.exp(0.5 * kept * log_v) * scale[c]
+        grad[i + c] += step
+        log_vbar += 0.5 * (t * t - pull[c] + kept * step * x[i + c])
+        mean[c] = t / sigma + kept * bar
+    for a in range(p):
+        for c in range(min(a + 1, columns)):
+            Kbar[a, c] += theta[a] * mean[c]
+            thetabar[a] += K[a, c] * mean[c]
+    return log_p, log_vbar
+
+
+@compiled
+def residual(data: Floats, j: int, n: float, log_v: float, x: Floats) -> tuple[float, float]:
+    """rss and its logarithm: v chi^2_{n - p}, on a log scale, between its law given v and what u tells."""
+    if item(data, at.HAS_RSS, j) == 0.0:
+        return 0.0, 0.0
+    pull = item(data, at.PULL_RSS, j)
+    step, _, _, _ = bent_log(x[int(item(data, at.AT_RSS, j))], item(data, at.SCALE_RSS, j), POWER)
+    expected = log_v + math.log(n - whole(data, at.P))
+    log_rss = (1.0 - pull) * expected + pull * item(data, at.LOG_RSS, j) + step
+    return math.exp(log_rss), log_rss
+
+
+@compiled
+def residual_back(
+    data: Floats, j: int, n: float, log_v: float, rss: float, log_rss: float, rssbar: float, x: Floats, grad: Floats
+) -> tuple[float, float, float]:
+    """Log density of rss; its derivatives by log v and by n."""
+    if item(data, at.HAS_RSS, j) == 0.0:
+        return 0.0, 0.0, 0.0
+    freedom, scaled = n - whole(data, at.P), rss * math.exp(-log_v)
+    i = int(item(data, at.AT_RSS, j))
+    _, slope, jacobian, turn = bent_log(x[i], item(data, at.SCALE_RSS, j), POWER)
+    log_p = 0.5 * (freedom * (log_rss - log_v - LOG2) - scaled) + jacobian
+    bar = rssbar * rss + 0.5 * (freedom - scaled)
+    grad[i] += bar * slope + turn
+    kept, nbar = 1.0 - item(data, at.PULL_RSS, j), 0.0
+    if item(data, at.SD_N, j) != 0.0:  # else n is a constant
+        log_p -= math.lgamma(0.5 * freedom)
+        nbar = 0.5 * (log_rss - log_v - LOG2 - digamma(0.5 * freedom)) + kept * bar / freedom
+    return log_p, 0.5 * (scaled - freedom) + kept * bar, nbar
+
+
+@compiled
+def regression(data: Floats, x: Floats, theta: Floats, thetabar: Floats) -> tuple[float, float, float]:
+    """Fills theta; returns log v, the log prior of both and its derivative by log v; thetabar is set likewise."""
+    p = whole(data, at.P)
+    moved, _, jacobian, _ = walled_log(x[p], number(data, at.SCALE_V), POWER)
+    log_v = number(data, at.LOG_V0) + moved
+    shape, rate = number(data, at.SHAPE), number(data, at.SCALE) * math.exp(-log_v)
+    start, root = vector(data, at.THETA0, 0, p), matrix(data, at.FACTOR_THETA, 0, p)
+    mean, precision = vector(data, at.PRIOR_MEAN, 0, p), matrix(data, at.PRIOR_PRECISION, 0, p)
+    for a in range(p):
+        theta[a] = start[a]
+        for b in range(a + 1):
+            theta[a] += root[a, b] * x[b]
+    log_p = jacobian - shape * log_v - rate
+    for a in range(p):
+        thetabar[a] = 0.0
+        for b in range(p):
+            thetabar[a] -= precision[a, b] * (theta[b] - mean[b])
+        log_p += 0.5 * thetabar[a] * (theta[a] - mean[a])
+    return log_v, log_p, rate - shape
+
+
+@compiled
+def seen_through(data: Floats, y: Floats) -> Floats:
+    """x from what the sampler moves: the shared unknowns centre + rotation y, the others as they are."""
+    x, size = y.copy(), whole(data, at.ROTATED)
+    centre, rotation = vector(data, at.CENTRE, 0, size), matrix(data, at.ROTATION, 0, size)
+    for a in range(size):
+        x[a] = centre[a]
+        for b in range(a + 1):
+            x[a] += rotation[a, b] * y[b]
+    return x
+
+
+@compiled
+def seen_through_back(data: Floats, grad: Floats) -> None:
+    """The chain rule through ``seen_through``, in place: entry b needs only itself and those after it."""
+    size = whole(data, at.ROTATED)
+    rotation = matrix(data, at.ROTATION, 0, size)
+    for a in range(size):
+        bar = grad[a]
+        grad[a] = 0.0
+        for b in range(a + 1):
+            grad[b] += rotation[a, b] * bar
+
+
+@compiled
+def log_density(y: Floats, grad: Floats, data: Floats) -> float:
+    """log p(y, everything released) up to a constant; grad is overwritten with its gradient."""
+    x = seen_through(data, y)
+    p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
+    L, Lbar = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d, d))
+    mu, mubar = np.zeros((max(blocks, 1), d)), np.zeros((max(blocks, 1), d))
+    T, K, Kbar = np.empty((d, d)), np.empty((p, p)), np.empty((p, p))
+    theta, thetabar, w, wbar, mean = np.empty(p), np.empty(p), np.empty(p), np.empty(p), np.empty(p)
+    e, scratch, bend = np.empty(d), np.empty(d), np.empty((d, 2))
+    grad[:] = 0.0
+    log_v, log_p, log_vbar = regression(data, x, theta, thetabar)
+    for block in range(blocks):
+        log_p += covariate_block(data, block, x, L[block], mu[block])
+    for j in range(whole(data, at.J)):
+        block = j if blocks > 1 else 0
+        columns = whole(data, at.FIRST) + int(item(data, at.RANK, j))
+        n, slope_n = rows(data, j, x)
+        log_count, nbar = count(data, j, n, x, grad)
+        log_p += log_count + factor(data, j, n, L[block], mu[block], x, K, T, bend, e)
+        explained(data, j, columns, K, theta, log_v, x, mean, w)
+        rss, log_rss = residual(data, j, n, log_v, x)
+        log_noise, rssbar = released(data, j, columns, K, w, rss, Kbar, wbar)
+        log_rest, step_v, step_n = residual_back(data, j, n, log_v, rss, log_rss, rssbar, x, grad)
+        log_w, step_w = explained_back(data, j, columns, K, theta, log_v, x, mean, w, wbar, Kbar, thetabar, grad)
+        log_p += log_noise + log_rest + log_w
+        log_vbar += step_v + step_w
+        nbar += step_n
+        if whole(data, at.WEAK) == 1:
+            nbar += weak_factor_back(data, j, n, K, Kbar, grad)
+        else:
+            if whole(data, at.FIRST) == 1:
+                nbar += mean_column_back(
+                    data, j, n, L[block], mu[block], e, K, Kbar, scratch, Lbar[block], mubar[block], grad
+                )
+            nbar += scatter_columns_back(data, j, n, L[block], T, bend, K, Kbar, scratch, Lbar[block], grad)
+        if slope_n != 0.0:
+            grad[int(item(data, at.START, j))] += nbar * slope_n
+    for block in range(blocks):
+        covariate_block_back(data, block, x, L[block], mu[block], Lbar[block], mubar[block], grad)
+    root = matrix(data, at.FACTOR_THETA, 0, p)
+    for a in range(p):
+        for b in range(a + 1):
+            grad[b] += root[a, b] * thetabar[a]
+    _, slope, _, turn = walled_log(x[p], number(data, at.SCALE_V), POWER)
+    grad[p] += slope * log_vbar + turn
+    seen_through_back(data, grad)
+    return log_p
+
+
+@compiled
+def expand(y: Floats, out: Floats, data: Floats) -> None:
+    """What is kept of a draw: theta, v and the lower triangle of sum_j S_j, row after row."""
+    x = seen_through(data, y)
+    p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
+    L, mu = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d))
+    T, K, bend = np.empty((d, d)), np.empty((p, p)), np.empty((d, 2))
+    e, scratch = np.empty(d), np.empty(p)
+    out[:] = 0.0
+    log_v, _, _ = regression(data, x, out[:p], scratch)
+    out[p] = math.exp(log_v)
+    for block in range(blocks):
+        covariate_block(data, block, x, L[block], mu[block])
+    for j in range(whole(data, at.J)):
+        block = j if blocks > 1 else 0
+        columns = whole(data, at.FIRST) + int(item(data, at.RANK, j))
+        n, _ = rows(data, j, x)
+        factor(data, j, n, L[block], mu[block], x, K, T, bend, e)
+        i = p + 1
+        for a in range(p):
+            for b in range(a + 1):
+                for c in range(min(b + 1, columns)):
+                    out[i] += K[a, c] * K[b, c]
+                i += 1

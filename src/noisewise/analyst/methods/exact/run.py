@@ -1,0 +1,80 @@
+"""How ``exact`` is run: a pilot that learns how the shared unknowns correlate, the run, and a finer one if it diverged.
+
+The holders' latents are nearly independent with unit variance by construction. What is shared by all (theta, v, the
+covariates' distribution) correlates as the data say. The pilot's covariance of these makes a fixed affine map, so
+that the sampler's own diagonal metric is enough. The map is frozen before the run, so the run is an ordinary NUTS.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from noisewise.analyst.methods.base import Run
+from noisewise.analyst.methods.exact.entry import entry
+from noisewise.analyst.methods.exact.layout import Model, pack
+from noisewise.analyst.nuts import Chains, Settings, Target
+from noisewise.analyst.nuts import sample as run_chains
+from noisewise.gram import Floats
+
+MOST_ROTATED = 100  # beyond, a short pilot can no longer learn the map
+FINER = (0.95, 0.99)
+
+
+def sample(
+    model: Model, size: int, run: Run, settings: Settings, *, learn_metric: bool, retry: bool
+) -> tuple[Chains, Settings, float]:
+    """The chains, the settings they ended with, and all gradients spent."""
+    seeds = run.seed.spawn(2 + len(FINER))
+    gradients = 0.0
+    starts = None
+    shared = model.p + 1 + model.blocks * model.block_size
+    if learn_metric and shared <= MOST_ROTATED:
+        third = max(settings.warmup // 3, 50)
+        pilot = run_chains(
+            _target(model, size, None),
+            Run(third, max(run.chains, 4), seeds[0]),
+            replace(settings, warmup=third, store=True),
+        )
+        gradients += float(pilot.steps.sum() + pilot.warmup_steps.sum())
+        assert pilot.unknowns is not None
+        found = pilot.unknowns.reshape(-1, size)
+        model, starts = _rotate(model, found, shared)
+        settings = replace(settings, warmup=third)
+    targets = [settings.target_accept]
+    if retry:
+        targets += [target for target in FINER if target > settings.target_accept]
+    for target, seed in zip(targets, seeds[1:], strict=False):
+        settings = replace(settings, target_accept=target)
+        chains = run_chains(_target(model, size, starts), Run(run.draws, run.chains, seed), settings)
+        gradients += float(chains.steps.sum() + chains.warmup_steps.sum())
+        if not chains.divergences.any():
+            break
+    return chains, settings, gradients
+
+
+def _target(model: Model, size: int, starts: Floats | None) -> Target:
+    code = entry()
+
+    def start(seed: int) -> Floats:
+        rng = np.random.default_rng(seed)
+        if starts is None:
+            return np.asarray(0.5 * rng.standard_normal(size))
+        return np.array(starts[rng.integers(len(starts))])
+
+    kept = model.p + 1 + model.p * (model.p + 1) // 2
+    return Target(code.density, code.expand, pack(model), size, kept, start)
+
+
+def _rotate(model: Model, found: Floats, shared: int) -> tuple[Model, Floats]:
+    """The model seen through the pilot's covariance of its shared unknowns, and the pilot's draws seen likewise.
+
+    A covariance learned from few draws is drawn towards its diagonal.
+    """
+    part = found[:, :shared]
+    centre, covariance = part.mean(axis=0), np.cov(part, rowvar=False).reshape(shared, shared)
+    trust = len(found) / (len(found) + 5.0 * shared)
+    covariance = trust * covariance + (1.0 - trust) * np.diag(np.diag(covariance))
+    rotation = np.asarray(np.linalg.cholesky(covariance + 1e-10 * np.eye(shared)), dtype=np.float64)
+    starts = found.copy()
+    starts[:, :shared] = np.linalg.solve(rotation, (part - centre).T).T
+    return model._replace(rotated=shared, centre=centre, rotation=rotation), starts

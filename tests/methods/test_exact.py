@@ -1,0 +1,399 @@
+"""exact against closed forms, against brute force (weighted draws of the prior), and against itself (calibration).
+
+All sampling has fixed seeds, so a run repeats; the rates below are for a change that draws other numbers.
+"""
+
+import ctypes
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pytest
+
+from noisewise.analyst.diagnostics import rhat_and_ess
+from noisewise.analyst.methods.base import Draws, Run
+from noisewise.analyst.methods.exact import Exact
+from noisewise.analyst.methods.exact.anchor import build
+from noisewise.analyst.methods.exact.entry import entry
+from noisewise.analyst.methods.exact.layout import Model, pack
+from noisewise.analyst.methods.fixed_s import FixedS
+from noisewise.analyst.methods.non_private import NonPrivate
+from noisewise.analyst.methods.normal_x import NormalX
+from noisewise.analyst.model import Problem
+from noisewise.analyst.posterior import Posterior
+from noisewise.analyst.prior import Prior, ScaledPrior
+from noisewise.analyst.units import Units
+from noisewise.errors import FitError
+from noisewise.gram import Floats
+
+Law = Literal["gaussian", "laplace", "none"]
+
+
+def units(d: int, constant: bool) -> Units:
+    return Units(tuple(f"x{i + 1}" for i in range(d)), (0.0,) * d, (1.0,) * d, "y", 0.0, 1.0, constant)
+
+
+def make(
+    d: int = 2,
+    n: tuple[int, ...] = (300, 300),
+    noise: float = 10.0,
+    law: Law = "gaussian",
+    constant: bool = True,
+    u: bool = True,
+    noise_n: float = 0.0,
+    seed: int = 0,
+) -> Problem:
+    """Noisy statistics of normal rows."""
+    rng = np.random.default_rng(seed)
+    A = 0.3 * rng.standard_normal((d, d))
+    Sigma, mu, theta = A @ A.T + 0.05 * np.eye(d), rng.uniform(-0.3, 0.3, d), 0.5 * rng.standard_normal(d + constant)
+    grams = []
+    for rows in n:
+        x = rng.multivariate_normal(mu * constant, Sigma, rows)
+        b = np.column_stack([np.ones(rows), x]) if constant else x
+        w = np.column_stack([b, b @ theta + 0.3 * rng.standard_normal(rows)])
+        e = (
+            rng.standard_normal((2, d + constant + 1, d + constant + 1))
+            if law != "laplace"
+            else rng.laplace(0, np.sqrt(0.5), (2, d + constant + 1, d + constant + 1))
+        )
+        noisy = w.T @ w + noise * (np.tril(e[0]) + np.tril(e[0], -1).T)
+        count = rows + noise_n * e[1, 0, 0]
+        if constant:
+            noisy[0, 0] = count
+        grams.append((count, noisy))
+    return problem_of(grams, noise, law, constant, u, noise_n)
+
+
+def problem_of(grams: list[Any], noise: float, law: Law, constant: bool, u: bool, noise_n: float) -> Problem:
+    p, J = grams[0][1].shape[0] - 1, len(grams)
+    sd_S = np.full((J, p, p), noise)
+    if constant:
+        sd_S[:, 0, 0] = noise_n
+    matrices = np.stack([matrix for _, matrix in grams])
+    return Problem(
+        units=units(p - constant, constant),
+        study=None,
+        holders=tuple(f"h{j}" for j in range(J)),
+        law="none" if noise == 0 else law,
+        n=np.array([float(count) for count, _ in grams]),
+        S=matrices[:, :p, :p],
+        z=matrices[:, :p, p],
+        u=matrices[:, p, p] if u else None,
+        sd_n=np.full(J, noise_n),
+        sd_S=sd_S,
+        sd_z=np.full((J, p), noise),
+        sd_u=np.full(J, noise if u else 0.0),
+    )
+
+
+def scaled(problem: Problem, prior: Prior | None = None) -> ScaledPrior:
+    return (prior or Prior()).in_scaled_units(problem.units)
+
+
+def fit(problem: Problem, draws: int = 500, prior: Prior | None = None, **options: Any) -> Draws:
+    options.setdefault("warmup", 600)
+    return Exact(**options).sample(problem, scaled(problem, prior), Run(draws, 4, np.random.SeedSequence(7)))
+
+
+def unknowns(result: Draws) -> Floats:
+    """(chains, draws, p + 1): theta and log v."""
+    return np.concatenate([result.theta, np.log(result.variance)[..., None]], axis=2)
+
+
+MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "plain": ({}, {}),
+    "no constant": ({"constant": False}, {}),
+    "no u": ({"u": False}, {}),
+    "laplace": ({"law": "laplace"}, {}),
+    "noisy n": ({"noise_n": 8.0}, {}),
+    "noisy n, no constant": ({"noise_n": 8.0, "constant": False, "law": "laplace"}, {}),
+    "own covariates": ({}, {"shared_covariates": False}),
+    "weak": ({"noise_n": 8.0}, {"covariates": "weak"}),
+    "weak, no constant": ({"constant": False}, {"covariates": "weak"}),
+    "fewer rows than coefficients": ({"d": 4, "n": (3, 40)}, {}),
+    "little noise": ({"noise": 0.1}, {}),
+}
+
+
+class Density:
+    """The compiled density as the sampler calls it."""
+
+    def __init__(self, problem: Problem, options: dict[str, Any]) -> None:
+        model, self.size = build(problem, scaled(problem), Exact(**options)._covariate_prior(problem))
+        shared = model.p + 1 + model.blocks * model.block_size
+        rng = np.random.default_rng(5)
+        rotation = np.eye(shared) + 0.1 * np.tril(rng.standard_normal((shared, shared)))
+        model = model._replace(rotated=shared, centre=0.1 * rng.standard_normal(shared), rotation=rotation)
+        self.data = pack(model)
+
+    def __call__(self, x: Floats) -> tuple[float, Floats]:
+        numbers = ctypes.POINTER(ctypes.c_double)
+        grad, log_p = np.empty_like(x), np.empty(1)
+        code = entry().density.ctypes(
+            x.size,
+            x.ctypes.data_as(numbers),
+            grad.ctypes.data_as(numbers),
+            log_p.ctypes.data_as(numbers),
+            self.data.ctypes.data,
+        )
+        assert code == 0
+        return float(log_p[0]), grad
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_gradient_is_that_of_the_density(mode: str) -> None:
+    density = Density(make(**MODES[mode][0]), MODES[mode][1])
+    x = 0.4 * np.random.default_rng(1).standard_normal(density.size)
+    _, grad = density(x)
+    step = 1e-5 * np.eye(density.size)
+    numerical = np.array([(density(x + h)[0] - density(x - h)[0]) / 2e-5 for h in step])
+    np.testing.assert_allclose(grad, numerical, rtol=1e-5, atol=1e-5 * (1 + np.abs(grad).max()))
+
+
+def test_a_point_with_no_finite_density_is_refused_not_believed() -> None:
+    density = Density(make(), {})
+    x = np.full(density.size, 1e200)
+    with pytest.raises(AssertionError):
+        density(x)
+
+
+def test_packing_keeps_every_field_apart() -> None:
+    problem = make()
+    model, _ = build(problem, scaled(problem), Exact()._covariate_prior(problem))
+    data = pack(model)
+    for index, name in enumerate(Model._fields):
+        value = np.asarray(getattr(model, name), dtype=float).ravel()
+        if np.ndim(getattr(model, name)) == 0:
+            assert data[1 + index] == value[0]
+        else:
+            start = int(data[1 + index])
+            np.testing.assert_array_equal(data[start : start + value.size], value)
+
+
+class Brute(NamedTuple):
+    """Posterior means and sds of (theta, log v) by weighted draws of the prior, with their standard errors."""
+
+    mean: Floats
+    error: Floats
+    sd: Floats
+    effective: float
+
+
+def brute_force(problem: Problem, weak: bool, rng: np.random.Generator, count: int = 1_500_000) -> Brute:
+    """One holder, one feature, a constant: draw everything from its prior, weigh by the density of the noise."""
+    n_noisy = problem.sd_n[0] > 0
+    n = rng.uniform(3, problem.n[0] + 12 * problem.sd_n[0], count) if n_noisy else np.full(count, problem.n[0])
+    log_weight = np.zeros(count)
+    if weak:
+        mean, variance = rng.uniform(-1.4, 1.4, count), rng.uniform(0, 1.4, count)
+        log_weight -= ((mean**2 + variance) / 1.0) ** 8  # two walls, of the feature and of the whole row, of 1/2 each
+        scatter = n * variance
+    else:
+        Sigma = 0.1 / rng.gamma(1.5, size=count)  # inverse-Wishart(0.2, 3) in one dimension
+        mean = rng.standard_normal(count) + np.sqrt(Sigma / n) * rng.standard_normal(count)
+        scatter = Sigma * rng.chisquare(n - 1)
+    K = np.array([[np.sqrt(n), 0 * n], [np.sqrt(n) * mean, np.sqrt(scatter)]])
+    theta, v = rng.standard_normal((2, count)), 0.1 / rng.gamma(2.0, size=count)
+    w = np.einsum("abi,ai->bi", K, theta) + np.sqrt(v) * rng.standard_normal((2, count))
+    S, z = np.einsum("abi,cbi->aci", K, K), np.einsum("abi,bi->ai", K, w)
+
+    def noise(gap: Floats, sd: float) -> Floats:
+        return -np.sqrt(2) * np.abs(gap) / sd if problem.law == "laplace" else -0.5 * (gap / sd) ** 2
+
+    for a in range(2):
+        for b in range(a + 1):
+            if problem.sd_S[0, a, b]:
+                log_weight += noise(problem.S[0, a, b] - S[a, b], problem.sd_S[0, a, b])
+        log_weight += noise(problem.z[0, a] - z[a], problem.sd_z[0, a])
+    if problem.u is not None:
+        u = (w**2).sum(axis=0) + v * rng.chisquare(n - 2)
+        log_weight += noise(problem.u[0] - u, problem.sd_u[0])
+    weight = np.exp(log_weight - log_weight.max())
+    weight /= weight.sum()
+    values = np.vstack([theta, np.log(v)])
+    mean_ = values @ weight
+    off = values - mean_[:, None]
+    error = np.sqrt((off**2) @ weight**2)
+    return Brute(mean_, error, np.sqrt((off**2) @ weight), float(1 / (weight**2).sum()))
+
+
+BRUTE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "gaussian": ({}, {}),
+    "laplace": ({"law": "laplace"}, {}),
+    "no u": ({"u": False}, {}),
+    "noisy n": ({"noise_n": 6.0}, {}),
+    "noisy n, laplace": ({"noise_n": 6.0, "law": "laplace"}, {}),
+    "few rows": ({"n": (4,)}, {}),
+    "weak": ({}, {"covariates": "weak"}),
+    "weak, noisy n": ({"noise_n": 6.0}, {"covariates": "weak"}),
+}
+
+
+@pytest.mark.parametrize("mode", BRUTE)
+def test_the_posterior_is_that_of_brute_force(mode: str) -> None:
+    # 6 standard errors of a difference of two means, 3 of them: below 1e-8 a mode
+    given, options = BRUTE[mode]
+    problem = make(**{"d": 1, "n": (30,), "noise": 12.0, **given})
+    truth = brute_force(problem, options.get("covariates") == "weak", np.random.default_rng(3))
+    assert truth.effective > 3000
+    draws = unknowns(fit(problem, 1500, **options))
+    for i in range(3):
+        own = draws[..., i].std() / np.sqrt(rhat_and_ess(draws[..., i : i + 1])[1])
+        assert abs(draws[..., i].mean() - truth.mean[i]) < 6 * np.hypot(own, truth.error[i])
+    np.testing.assert_allclose(draws.std(axis=(0, 1)), truth.sd, rtol=0.15)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "laplace"])
+@pytest.mark.parametrize("constant", [True, False])
+def test_no_noise_to_speak_of_gives_the_conjugate_posterior(law: Law, constant: bool) -> None:
+    # the noise is a thousandth of the sampling variation; 6 standard errors of the mean, 4 unknowns: below 1e-8
+    problem = make(noise=0.02, law=law, constant=constant)
+    exact = make(noise=0.0, law=law, constant=constant)
+    assert exact.law == "none"
+    conjugate = NonPrivate().sample(exact, scaled(exact), Run(4000, 1, np.random.SeedSequence(1)))
+    mine, its = unknowns(fit(problem)), unknowns(conjugate)
+    ess = min(rhat_and_ess(mine)[1:])
+    error = np.sqrt(1 / ess + 1 / 4000) * its.std(axis=(0, 1))
+    assert (np.abs(mine.mean(axis=(0, 1)) - its.mean(axis=(0, 1))) < 6 * error + 2e-3).all()
+    np.testing.assert_allclose(mine.std(axis=(0, 1)), its.std(axis=(0, 1)), rtol=0.12)
+
+
+@pytest.mark.parametrize("covariates", ["normal", "weak"])
+def test_noise_without_end_gives_the_prior(covariates: str) -> None:
+    # theta ~ N(0.5, 0.25), 1/v ~ gamma: 6 standard errors, 3 unknowns
+    problem = make(noise=1e6)
+    prior = Prior(mean=0.5, covariance=0.25, shape=5.0, scale=1.0)
+    result = fit(problem, prior=prior, covariates=covariates)
+    theta, precision = result.theta, 1 / result.variance
+    for values, mean, sd in ((theta, 0.5, 0.5), (precision[..., None], 5.0, np.sqrt(5.0))):
+        ess = rhat_and_ess(values)[1]
+        assert (np.abs(values.mean(axis=(0, 1)) - mean) < 6 * sd / np.sqrt(ess)).all()
+        np.testing.assert_allclose(values.std(axis=(0, 1)), sd, rtol=0.15)
+
+
+def test_it_agrees_with_fixed_s_where_s_is_known() -> None:
+    # without u, fixed-s is exact for a known S; 6 standard errors
+    noisy, true = make(noise=25.0, u=False, seed=3), make(noise=0.0, u=False, seed=3)
+    fields = {**vars(noisy), "S": true.S, "sd_S": np.zeros_like(noisy.sd_S)}
+    problem = Problem(**fields)
+    its = unknowns(FixedS().sample(problem, scaled(problem), Run(4000, 1, np.random.SeedSequence(1))))
+    result = fit(problem)
+    mine = unknowns(result)
+    ess = min(rhat_and_ess(mine)[1:])
+    error = np.sqrt(1 / ess + 1 / 4000) * its.std(axis=(0, 1))
+    assert (np.abs(mine.mean(axis=(0, 1)) - its.mean(axis=(0, 1))) < 6 * error).all()
+    np.testing.assert_allclose(mine.std(axis=(0, 1)), its.std(axis=(0, 1)), rtol=0.12)
+    assert result.statistics["divergences"].sum() == 0
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_it_agrees_with_a_long_chain_of_normal_x(constant: bool) -> None:
+    # the same model and prior by another sampler, on S and z; 6 standard errors of a difference, 4 unknowns
+    problem = make(n=(150, 300), noise=25.0, u=False, constant=constant, seed=5)
+    its = unknowns(NormalX().sample(problem, scaled(problem), Run(3000, 4, np.random.SeedSequence(2))))
+    mine = unknowns(fit(problem, 1000))
+    error = np.sqrt(1 / min(rhat_and_ess(mine)[1:]) + 1 / min(rhat_and_ess(its)[1:])) * its.std(axis=(0, 1))
+    assert (np.abs(mine.mean(axis=(0, 1)) - its.mean(axis=(0, 1))) < 6 * error).all()
+    np.testing.assert_allclose(mine.std(axis=(0, 1)), its.std(axis=(0, 1)), rtol=0.15)
+
+
+HARD: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "typical": ({"d": 3, "n": (500,) * 4, "noise": 20.0}, {}),
+    "indefinite S": ({"d": 3, "n": (10, 10), "noise": 50.0}, {}),
+    "fewer rows than coefficients": ({"d": 4, "n": (2, 3, 200)}, {}),
+    "own covariates": ({"n": (200, 50, 10)}, {"shared_covariates": False}),
+    "weak": ({"d": 3, "n": (200,) * 3, "noise": 30.0}, {"covariates": "weak"}),
+    "noisy n below zero": ({"n": (8, 12), "noise": 20.0, "noise_n": 30.0, "seed": 4}, {}),
+}
+
+
+@pytest.mark.parametrize("mode", HARD)
+def test_no_divergences_and_chains_agree(mode: str) -> None:
+    given, options = HARD[mode]
+    result = fit(make(**given), 400, **options)
+    assert result.statistics["divergences"].sum() == 0
+    assert rhat_and_ess(unknowns(result))[0] < 1.03
+    assert not any("diverged" in note for note in result.notes)
+
+
+def test_hard_cases_are_what_they_claim() -> None:
+    assert np.linalg.eigvalsh(make(**HARD["indefinite S"][0]).S)[:, 0].min() < 0
+    assert make(**HARD["noisy n below zero"][0]).n.min() < 3
+
+
+def test_calibration_over_the_prior() -> None:
+    # 60 trials, 3 quantities: a correct sampler's distance passes 0.34 with probability 6e-6 (Kolmogorov)
+    rng = np.random.default_rng(11)
+    ranks = np.empty((60, 3))
+    for number in range(60):
+        Sigma, mu = 0.1 / rng.gamma(1.5), rng.standard_normal()
+        theta, v = rng.standard_normal(2), 0.1 / rng.gamma(2.0)
+        grams = []
+        for rows in (20, 60):
+            x = mu + np.sqrt(Sigma) * rng.standard_normal(rows)
+            w = np.column_stack([np.ones(rows), x, theta[0] + theta[1] * x + np.sqrt(v) * rng.standard_normal(rows)])
+            e = np.tril(rng.standard_normal((3, 3)))
+            noisy = w.T @ w + 8.0 * (e + np.tril(e, -1).T)
+            noisy[0, 0] = rows
+            grams.append((rows, noisy))
+        problem = problem_of(grams, 8.0, "gaussian", True, True, 0.0)
+        run = Run(150, 2, np.random.SeedSequence(number))
+        result = Exact(warmup=300, cores=1).sample(problem, scaled(problem), run)
+        flat = unknowns(result).reshape(-1, 3)
+        ranks[number] = (flat < np.append(theta, np.log(v))).mean(axis=0)
+    for column in np.sort(ranks, axis=0).T:
+        uniform = np.arange(60) / 60
+        assert max(np.abs(column - uniform).max(), np.abs(column - uniform - 1 / 60).max()) < 0.34
+
+
+def test_noise_free_is_what_the_data_would_leave() -> None:
+    result, problem = fit(make(noise=0.02)), make(noise=0.02)
+    prior = scaled(problem)
+    v = result.variance.mean()
+    np.testing.assert_allclose(result.noise_free, np.linalg.inv(prior.precision + problem.S.sum(axis=0) / v), rtol=0.05)
+    noisy = Posterior.of(make(noise=40.0), prior, "exact", fit(make(noise=40.0)))
+    assert (np.array([noisy.summary()[name].privacy_share for name in noisy.names]) > 0.3).all()
+
+
+def test_a_seed_repeats_and_another_does_not() -> None:
+    problem = make(d=1, n=(50,))
+    one, two = (fit(problem, 50, warmup=150).theta for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+    other = Exact(warmup=150).sample(problem, scaled(problem), Run(50, 4, np.random.SeedSequence(8))).theta
+    assert not np.array_equal(one, other)
+
+
+def test_too_few_draws_are_told_in_words() -> None:
+    notes = " ".join(fit(make(), 20, warmup=100).notes)
+    assert "Raise draws" in notes
+    assert "normally distributed" in notes
+
+
+def test_no_noise_names_the_method_to_use() -> None:
+    with pytest.raises(FitError, match="non-private"):
+        fit(make(noise=0.0))
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"covariates": "uniform"}, "'normal' and 'weak'"),
+        ({"metric": "dense"}, "'learned' and 'diagonal'"),
+        ({"shared_covariates": 1}, "True or False"),
+        ({"covariate_scatter": -1.0}, "positive"),
+        ({"mean_spread": float("nan")}, "positive"),
+        ({"warmup": 10}, "at least 100"),
+        ({"max_depth": 0}, "at least 1"),
+        ({"cores": 0}, "at least 1"),
+        ({"target_accept": 1.0}, "below 1"),
+        ({"covariate_freedom": 0.5}, "above 1"),
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(FitError, match=words):
+        fit(make(), **options)
+
+
+def test_too_few_rows_for_weak_covariates_are_named() -> None:
+    with pytest.raises(FitError, match="'h1' has 3 rows.*at least 4.*covariates='normal'"):
+        fit(make(n=(50, 3)), covariates="weak")
