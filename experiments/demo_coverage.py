@@ -13,7 +13,7 @@ import noisewise as nw
 from noisewise.evaluation.hospitals import HOSPITALS, TRUTH, draw_hospital, hypertension_study
 from noisewise.privacy.noise import SimulatedNoise
 
-METHODS = ("fixed-s", "naive")
+METHODS = ("exact", "fixed-s", "naive")
 
 
 def held_and_width(study: nw.Study, method: str, rng: np.random.Generator) -> tuple[list[bool], list[float]]:

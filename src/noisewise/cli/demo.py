@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from noisewise.cli.show import Json, beside, budget, number, out, plain, print_json, print_table, say
+from noisewise.cli.show import Json, beside, budget, err, number, out, plain, print_json, print_table, say
 
 if TYPE_CHECKING:
     from noisewise.analyst.posterior import Posterior
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from noisewise.study import Study
 
 MARKER = ".made-by-noisewise-demo"
-METHODS = ("non-private", "fixed-s", "naive")
+METHODS = ("non-private", "exact", "fixed-s", "naive")
 INTERVAL = 0.9
 # a hospital's ledger allows this many times the epsilon and delta of one release
 LEDGER_TIMES = 3
@@ -68,7 +68,8 @@ def demo(
     study.save(output / "study.toml")
     (output / "new-patients.csv").write_text(NEW_PATIENTS, encoding="utf-8")
     holders = [_play_hospital(study, hospital, position, seed, output) for position, hospital in enumerate(HOSPITALS)]
-    posteriors = _fit(output, [holder.exact for holder in holders], seed)
+    with err().status("Fitting. The first fit by exact on a machine compiles for about 15 seconds."):
+        posteriors = _fit(output, [holder.exact for holder in holders], seed)
     lines = _compare(study, posteriors)
     results = _as_dict(study, seed, holders, lines)
     (output / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
@@ -200,7 +201,7 @@ def _plot(posteriors: "dict[str, Posterior]", lines: list[Line], output: Path) -
     from noisewise.cli.demo_figure import comparison
     from noisewise.cli.fit import save_figures
 
-    fitted = posteriors["fixed-s"]
+    fitted = posteriors["exact"]
     figures = {
         "comparison.png": comparison(lines, METHODS, INTERVAL),
         "marginals.png": fitted.plot_marginals(),
@@ -251,16 +252,20 @@ def _tell_reading(lines: list[Line], output: Path) -> None:
 
     total = len(lines)
     held = {method: sum(line.by[method].holds for line in lines) for method in METHODS}
-    dearer = median(line.by["fixed-s"].width / line.by["non-private"].width for line in lines)
+    dearer = median(line.by["exact"].width / line.by["non-private"].width for line in lines)
     bolder = median(line.by["fixed-s"].width / line.by["naive"].width for line in lines)
     say(
         f"- non-private sees the exact sums, which nobody may publish: {held['non-private']} of {total} intervals hold "
         "the truth. It is the best that these rows can give."
     )
     say(
-        f"- fixed-s sees the private releases and counts their noise: {held['fixed-s']} of {total} hold the truth, and "
-        f"its intervals are {number(dearer, 2)} times as wide as the non-private ones: the price of "
-        "privacy. (It takes the noisy products of features as if they were exact, so it is a little too sure too.)"
+        f"- exact sees the private releases and counts all of their noise: {held['exact']} of {total} hold the truth. "
+        f"Its intervals are {number(dearer, 2)} times as wide as the non-private ones: the price of privacy. "
+        "Report these."
+    )
+    say(
+        f"- fixed-s is the instant answer: {held['fixed-s']} of {total} hold the truth. It takes the noisy products of "
+        "features as if they were exact, so it is a little too sure."
     )
     verdict = (
         "It mistakes noise for data and is too sure of itself"
@@ -280,7 +285,7 @@ def _tell_reading(lines: list[Line], output: Path) -> None:
 Files are in {output}; look at comparison.png first. Try next:
   noisewise ledger show {output / "city" / "patients.ledger"}
   noisewise fit {output / "*" / "release.json"} --plots {output / "plots"}
-  noisewise predict {output / "posterior-fixed-s.nc"} {output / "new-patients.csv"} --kind new
+  noisewise predict {output / "posterior-exact.nc"} {output / "new-patients.csv"} --kind new
   noisewise study check {output / "study.toml"} --n 2500 --holders 3
   noisewise demo --epsilon 0.3 --output stricter""",
         soft_wrap=True,

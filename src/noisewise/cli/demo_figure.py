@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     from noisewise.cli.demo import Line
 
-COLOURS = {"non-private": "#4d4d4d", "fixed-s": "#1b5e8c", "naive": "#c2571a"}
+COLOURS = {"non-private": "#4d4d4d", "exact": "#5b3a8e", "fixed-s": "#1b5e8c", "naive": "#c2571a"}
 
 
 def comparison(lines: "Sequence[Line]", methods: Sequence[str], interval: float) -> "Figure":
@@ -16,7 +16,7 @@ def comparison(lines: "Sequence[Line]", methods: Sequence[str], interval: float)
 
     columns = 4
     rows = -(-len(lines) // columns)
-    figure = Figure(figsize=(2.9 * columns, 1.9 * rows + 0.5), layout="constrained")
+    figure = Figure(figsize=(2.9 * columns, 2.1 * rows + 0.5), layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False)
     heights = [len(methods) - 1 - position for position in range(len(methods))]
     for position, (line, axis) in enumerate(zip(lines, axes.flat, strict=False)):

@@ -19,6 +19,7 @@ FILES = {
     "comparison.png",
     "marginals.png",
     "prediction-age.png",
+    "posterior-exact.nc",
     "posterior-fixed-s.nc",
     "posterior-naive.nc",
     "posterior-non-private.nc",
@@ -57,11 +58,11 @@ def test_every_file_of_the_story_is_there_and_real(shown: Shown) -> None:
 
 def test_the_words_are_those_of_the_numbers(shown: Shown) -> None:
     lines = shown.results["parameters"]
-    for method in ("non-private", "fixed-s", "naive"):
+    for method in ("non-private", "exact", "fixed-s", "naive"):
         held = sum(line[method]["lower"] <= line["truth"] <= line[method]["upper"] for line in lines)
         assert held == sum(line[method]["holds"] for line in lines)
-        assert re.search(rf"- {method} sees .*: {held} of {len(lines)}", shown.told)
-    misses = sum(not line[method]["holds"] for line in lines for method in ("non-private", "fixed-s", "naive"))
+        assert re.search(rf"- {method} (sees|is) .*: {held} of {len(lines)}", shown.told)
+    misses = sum(not line[method]["holds"] for line in lines for method in ("non-private", "exact", "fixed-s", "naive"))
     table = [line for line in shown.told.splitlines() if line.split(" ")[0] in {line["name"] for line in lines}]
     assert len(table) == len(lines)
     assert sum(len(re.findall(r" x\b", line)) for line in table) == misses
