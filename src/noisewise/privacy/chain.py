@@ -156,6 +156,8 @@ class Chain:
                 yield connection
         except sqlite3.Error as error:
             raise LedgerError(f"{self.path}: {_in_words(error, verb)}") from error
+        except UnicodeDecodeError:  # SQLite's own message quotes what it could not read
+            raise LedgerError(f"{self.path}: the file is damaged (a text is not readable). {_RESTORE}") from None
 
     def _check_header(self, connection: sqlite3.Connection) -> None:
         (application,) = connection.execute("PRAGMA application_id").fetchone()
