@@ -25,10 +25,11 @@ from noisewise.analyst.methods.exact import Exact
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import Prior, ScaledPrior
+from noisewise.column import Column
 from noisewise.gram import Floats, Layout
 from noisewise.privacy.calibration import plan_noise
 from noisewise.release import Release
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 THINNED = 99  # ranks lie in 0 ... 99
 ROOT = Path(__file__).resolve().parent.parent

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from noisewise.analyst.fitting import fit
     from noisewise.analyst.posterior import Posterior
     from noisewise.analyst.prior import Prior
+    from noisewise.column import Column
     from noisewise.errors import (
         DataError,
         FitError,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from noisewise.holder.publish import Holder, exact_release
     from noisewise.privacy.ledger import Ledger
     from noisewise.release import Release
-    from noisewise.study import Column, Study
+    from noisewise.study import Study
 
 __version__ = "0.1.0"
 
@@ -61,7 +62,7 @@ __all__ = [
 ]
 
 _HOME = {
-    "Column": "study",
+    "Column": "column",
     "Study": "study",
     "Holder": "holder.publish",
     "exact_release": "holder.publish",

@@ -23,13 +23,14 @@ except ModuleNotFoundError as error:
 from noisewise.analyst.fitting import fit as fit_releases
 from noisewise.analyst.prior import Prior
 from noisewise.analyst.units import design
+from noisewise.column import Column
 from noisewise.errors import DataError, StudyError
 from noisewise.gram import Floats, Layout
 from noisewise.holder.publish import Holder
 from noisewise.privacy.calibration import plan_noise
 from noisewise.privacy.ledger import Ledger
 from noisewise.release import Release
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 Bounds = Sequence[float] | Sequence[Sequence[float]] | Mapping[str, Sequence[float]]
 

@@ -21,11 +21,12 @@ from typing import Any, Literal, Self, cast, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noisewise.column import is_finite_number
 from noisewise.errors import MismatchError, OutputError, ReleaseError, StudyError
 from noisewise.gram import Floats, Integers, Layout, Sufficient
 from noisewise.privacy.calibration import NoisePlan
 from noisewise.privacy.chain import sync_folder
-from noisewise.study import Study, is_finite_number
+from noisewise.study import Study
 
 Law = Literal["gaussian", "laplace", "none"]
 

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from scipy.integrate import quad
 from scipy.stats import norm
 
+from noisewise.column import Column
 from noisewise.errors import StudyError
 from noisewise.gram import Layout
 from noisewise.privacy.calibration import SLACK, gaussian_multiplier, plan_noise
 from noisewise.privacy.sensitivity import l1, sensitivity
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 
 def make_study(d: int = 2, **choices: Any) -> Study:

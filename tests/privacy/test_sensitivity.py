@@ -18,10 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from noisewise.column import Column
 from noisewise.gram import Gram, Layout
 from noisewise.holder.statistics import gram_of
 from noisewise.privacy.sensitivity import l1, l2, sensitivity
-from noisewise.study import Adjacency, Column, Study
+from noisewise.study import Adjacency, Study
 
 Floats = NDArray[np.float64]
 ROUNDING = 1 + 1e-12

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisewise.column import Column
 from noisewise.errors import DataError
 from noisewise.gram import Gram, Layout, max_chunk_rows, max_rows
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 
 def study(d: int = 2, bits: int = 16) -> Study:

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from noisewise.column import Column
 from noisewise.errors import MismatchError, OutputError, ReleaseError
 from noisewise.gram import Layout
 from noisewise.privacy.calibration import plan_noise
 from noisewise.release import Release, _digest, check_same_study
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 STUDY = Study(
     features=(Column("age", 18, 100), Column.categorical("ward", ["a", "b"])),

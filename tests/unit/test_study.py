@@ -13,8 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisewise.column import Column, Feature
 from noisewise.errors import OutputError, StudyError
-from noisewise.study import Column, Feature, Study
+from noisewise.study import Study
 
 AGE = Column("age", 18, 100)
 BMI = Column("bmi", 12, 60)

@@ -8,9 +8,10 @@ import typer
 from noisewise.cli.show import Json, budget, count, note, number, out, plain, print_facts, print_json, print_table, say
 
 if TYPE_CHECKING:
+    from noisewise.column import Column
     from noisewise.evaluation.planning import Expectation
     from noisewise.privacy.calibration import NoisePlan
-    from noisewise.study import Column, Study
+    from noisewise.study import Study
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from noisewise.column import Column
 from noisewise.evaluation.simulate import Parameters, Table
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 SMOKING = ("never", "former", "current")
 

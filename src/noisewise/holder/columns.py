@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.column import Column
 from noisewise.errors import DataError
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa

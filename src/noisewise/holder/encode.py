@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from noisewise.column import Column
 from noisewise.errors import DataError, StudyError
 from noisewise.gram import Floats
 from noisewise.holder.columns import MISSING, level_positions, numbers
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa

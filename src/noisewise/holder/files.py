@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from noisewise.column import Column
 from noisewise.errors import DataError
 from noisewise.holder.columns import ExtraColumns, check_names, column_names
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
+from noisewise.column import Column
 from noisewise.errors import DataError
 from noisewise.holder.columns import ExtraColumns, check_names, column_names
 from noisewise.holder.files import PARQUET_BUFFER_BYTES, Batches, Opened, batch_rows, guarded, open_file
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import norm
 
+from noisewise.column import Column
 from noisewise.errors import LedgerError
 from noisewise.privacy import accounting
 from noisewise.privacy.accounting import Event, composed_epsilon, largest_that_fits
 from noisewise.privacy.calibration import SLACK, gaussian_multiplier, plan_noise
-from noisewise.study import Column, Study
+from noisewise.study import Study
 
 
 def gaussian(epsilon: float = 1.0, delta: float = 1e-6, distance: float = 0.0) -> Event:

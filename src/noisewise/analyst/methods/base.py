@@ -1,7 +1,8 @@
 """What a method is: options in, draws of theta and v in scaled units out."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 
@@ -35,6 +36,22 @@ class Draws:
     notes: tuple[str, ...] = ()
     statistics: dict[str, Floats] = field(default_factory=dict)
 
+    @classmethod
+    def of_chains(
+        cls, kept: Floats, prior: ScaledPrior, *, notes: tuple[str, ...], statistics: Mapping[str, Floats]
+    ) -> Self:
+        """From what a chain that counts the noise keeps of each draw: theta, v, lower triangle of sum_j S_j."""
+        order = prior.mean.size
+        return cls(
+            kept[..., :order].copy(),
+            kept[..., order].copy(),
+            _noise_free_of_draws(kept.reshape(-1, kept.shape[2]), prior),
+            independent=False,
+            counts_noise=True,
+            notes=notes,
+            statistics=dict(statistics),
+        )
+
 
 class Method(Protocol):
     """A frozen dataclass whose fields are the method's options."""
@@ -45,7 +62,14 @@ class Method(Protocol):
 MOST_MATRICES = 1000  # draws that noise_free averages over: its Monte Carlo error is far below the rest
 
 
-def noise_free_of_draws(kept: Floats, prior: ScaledPrior) -> Floats:
+def learned(kept: Floats, order: int) -> Floats:
+    """theta and log v of what a chain keeps: what its convergence is judged by."""
+    out = kept[..., : order + 1].copy()
+    out[..., order] = np.log(out[..., order])
+    return np.asarray(out)
+
+
+def _noise_free_of_draws(kept: Floats, prior: ScaledPrior) -> Floats:
     """The mean over draws of (C^{-1} + sum_j S_j / v)^{-1}: what the same data would leave with the noise off.
 
     A row of ``kept`` is theta, v and the lower triangle of sum_j S_j, row after row.

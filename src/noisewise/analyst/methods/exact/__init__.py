@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from noisewise.analyst.methods.base import Draws, Run, noise_free_of_draws
+from noisewise.analyst.methods.base import Draws, Run, learned
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
+from noisewise.column import is_finite_number
 from noisewise.errors import FitError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Exact:
         if not isinstance(self.shared_covariates, bool):
             raise FitError(f"shared_covariates is {self.shared_covariates!r}; it is True or False.")
         for name in ("covariate_scatter", "mean_spread"):
-            if not _number(getattr(self, name)) or not getattr(self, name) > 0:
+            if not is_finite_number(getattr(self, name)) or not getattr(self, name) > 0:
                 raise FitError(f"{name} is {getattr(self, name)!r}; it is a positive number.")
         for name, least in (("warmup", 100), ("max_depth", 1)):
             if not _whole(getattr(self, name)) or getattr(self, name) < least:
@@ -63,7 +64,7 @@ class Exact:
         if self.cores is not None and (not _whole(self.cores) or self.cores < 1):
             raise FitError(f"cores is {self.cores!r}; it is a whole number of at least 1, or None for all.")
         target = self.target_accept
-        if target is not None and (not _number(target) or not 0.5 <= target < 1):
+        if target is not None and (not is_finite_number(target) or not 0.5 <= target < 1):
             raise FitError(f"target_accept is {target!r}; it is at least 0.5 and below 1, or None to have it found.")
 
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
@@ -77,16 +78,11 @@ class Exact:
         chains, settings, gradients = sample(
             model, size, run, settings, learn_metric=self.metric == "learned", retry=self.target_accept is None
         )
-        order = problem.order
-        theta, variance = chains.kept[..., :order].copy(), chains.kept[..., order].copy()
-        learned = np.concatenate([theta, np.log(variance)[..., None]], axis=2)
-        return Draws(
-            theta,
-            variance,
-            noise_free_of_draws(chains.kept.reshape(-1, chains.kept.shape[2]), prior),
-            independent=False,
-            counts_noise=True,
-            notes=in_words(chains, learned, settings) + _assumptions(problem, self.covariates),
+        return Draws.of_chains(
+            chains.kept,
+            prior,
+            notes=in_words(chains, learned(chains.kept, problem.order), settings)
+            + _assumptions(problem, self.covariates),
             statistics={
                 "divergences": chains.divergences.sum(axis=1),
                 "step_size": chains.step_size,
@@ -101,7 +97,7 @@ class Exact:
 
         d = len(problem.units.names)
         freedom = d + 2.0 if self.covariate_freedom is None else self.covariate_freedom
-        if not _number(freedom) or not freedom > d - 1:
+        if not is_finite_number(freedom) or not freedom > d - 1:
             raise FitError(
                 f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
             )
@@ -118,10 +114,6 @@ class Exact:
             largest_moment=1.0,
             largest_trace=radius**2,
         )
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def _whole(value: object) -> bool:

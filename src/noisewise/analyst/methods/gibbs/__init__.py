@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisewise.analyst.chains import Progress, Schedule, run_chains, verdict
-from noisewise.analyst.methods.base import Draws, Run, noise_free_of_draws
+from noisewise.analyst.methods.base import Draws, Run, learned
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.errors import FitError
@@ -66,15 +66,10 @@ class GibbsSS:
             schedule,
             self.progress,
         )
-        theta, variance = chains.kept[..., :order].copy(), chains.kept[..., order].copy()
-        learned = np.concatenate([theta, np.log(variance)[..., None]], axis=2)
-        return Draws(
-            theta,
-            variance,
-            noise_free_of_draws(chains.kept.reshape(-1, chains.kept.shape[2]), prior),
-            independent=False,
-            counts_noise=True,
-            notes=verdict(learned, schedule) + _notes(problem, chains.statistics, self.sums),
+        return Draws.of_chains(
+            chains.kept,
+            prior,
+            notes=verdict(learned(chains.kept, order), schedule) + _notes(problem, chains.statistics, self.sums),
             statistics=chains.statistics,
         )
 

@@ -27,9 +27,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from noisewise.analyst.chains import Progress, Schedule, run_chains, verdict
-from noisewise.analyst.methods.base import Draws, Run, noise_free_of_draws
+from noisewise.analyst.methods.base import Draws, Run, learned
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
+from noisewise.column import is_finite_number
 from noisewise.errors import FitError
 
 
@@ -61,9 +62,9 @@ class NormalX:
         if not isinstance(self.joint, bool):
             raise FitError(f"joint is {self.joint!r}; it is True or False.")
         for name in ("covariate_scatter", "mean_spread"):
-            if not _number(getattr(self, name)) or not getattr(self, name) > 0:
+            if not is_finite_number(getattr(self, name)) or not getattr(self, name) > 0:
                 raise FitError(f"{name} is {getattr(self, name)!r}; it is a positive number.")
-        if self.covariate_freedom is not None and not _number(self.covariate_freedom):
+        if self.covariate_freedom is not None and not is_finite_number(self.covariate_freedom):
             raise FitError(f"covariate_freedom is {self.covariate_freedom!r}; it is a number, or None for d + 2.")
 
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
@@ -79,15 +80,10 @@ class NormalX:
             return NormalXChain(data, start(problem, data, rng), rng, self.steps)
 
         chains = run_chains(begin, order + 1 + order * (order + 1) // 2, run, schedule, self.progress)
-        theta, variance = chains.kept[..., :order].copy(), chains.kept[..., order].copy()
-        learned = np.concatenate([theta, np.log(variance)[..., None]], axis=2)
-        return Draws(
-            theta,
-            variance,
-            noise_free_of_draws(chains.kept.reshape(-1, chains.kept.shape[2]), prior),
-            independent=False,
-            counts_noise=True,
-            notes=verdict(learned, schedule) + _assumptions(problem),
+        return Draws.of_chains(
+            chains.kept,
+            prior,
+            notes=verdict(learned(chains.kept, order), schedule) + _assumptions(problem),
             statistics=chains.statistics,
         )
 
@@ -99,10 +95,6 @@ class NormalX:
                 f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
             )
         return freedom
-
-
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and bool(np.isfinite(value))
 
 
 def check(problem: Problem) -> None:
