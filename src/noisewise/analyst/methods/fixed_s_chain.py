@@ -40,7 +40,7 @@ class FixedSChain:
 
 
 @njit(cache=True, nogil=True)
-def _advance(T, M, t, precision, pull, shape, scale, table_x, table_y, state, rng, sweeps, adapt, kept):  # type: ignore[no-untyped-def]
+def _advance(T, M, t, precision, pull, shape, scale, table_x, table_y, state, rng, sweeps, adapt, kept):
     """In warm-up make ``sweeps`` of them; after it that many for each row of ``kept``."""
     order = T.shape[0]
     for row in range(1 if adapt else kept.shape[0]):
@@ -71,7 +71,7 @@ def _advance(T, M, t, precision, pull, shape, scale, table_x, table_y, state, rn
 
 
 @njit(cache=True, nogil=True)
-def _log_target(log_v, M, residual, shape, scale, table_x, table_y):  # type: ignore[no-untyped-def]
+def _log_target(log_v, M, residual, shape, scale, table_x, table_y):
     if log_v <= table_x[0] or log_v >= table_x[-1]:
         return -np.inf  # beyond the tabulated range, which holds all but 1e-17 of the posterior
     spread = np.exp(log_v) * M + 1.0 - M

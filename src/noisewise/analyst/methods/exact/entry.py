@@ -37,7 +37,7 @@ def entry() -> Entry:
     """Compile, or load what an earlier process compiled."""
     version = _digest()  # seen by both functions below, hence part of the key under which they are kept
 
-    def density_(size, x_, grad_, log_p_, data_):  # type: ignore[no-untyped-def]  # pointers have no type here
+    def density_(size, x_, grad_, log_p_, data_):
         length = int(carray(data_, (1,), np.float64)[0])
         data = carray(data_, (length,), np.float64)
         grad = carray(grad_, (size,))
@@ -47,7 +47,7 @@ def entry() -> Entry:
         good = np.isfinite(log_p) and np.isfinite(grad).all()
         return 0 if good and version >= 0 else 1
 
-    def expand_(size, kept, x_, out_, data_):  # type: ignore[no-untyped-def]
+    def expand_(size, kept, x_, out_, data_):
         length = int(carray(data_, (1,), np.float64)[0])
         expand(carray(x_, (size,)), carray(out_, (kept,)), carray(data_, (length,), np.float64))
         return 0 if version >= 0 else 1

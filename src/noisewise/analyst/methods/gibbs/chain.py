@@ -115,7 +115,7 @@ def _compile() -> Any:
     version = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
     @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-    def advance(model, state, work, rng, sweeps, warm, kept):  # type: ignore[no-untyped-def]
+    def advance(model, state, work, rng, sweeps, warm, kept):
         """In warm-up make ``sweeps`` of them; after it that many for each row of ``kept``."""
         p = state.theta.size
         for row in range(1 if warm == 1 else kept.shape[0]):

@@ -25,7 +25,7 @@ def inlined(function: Any) -> Any:
 
 
 @compiled
-def copy(source, out):  # type: ignore[no-untyped-def]
+def copy(source, out):
     """A plain loop: an assignment to a slice makes the compiler write out every case of overlap and broadcasting."""
     for a in range(source.shape[0]):
         for b in range(source.shape[1]):
@@ -33,13 +33,13 @@ def copy(source, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def copy_vector(source, out):  # type: ignore[no-untyped-def]
+def copy_vector(source, out):
     for a in range(source.size):
         out[a] = source[a]
 
 
 @compiled
-def add(M, m, sign, P, h):  # type: ignore[no-untyped-def]
+def add(M, m, sign, P, h):
     """P += sign M (lower triangles), h += sign m."""
     for a in range(m.size):
         h[a] += sign * m[a]
@@ -48,7 +48,7 @@ def add(M, m, sign, P, h):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def cholesky(A):  # type: ignore[no-untyped-def]
+def cholesky(A):
     """In place, lower triangle; returns half the log determinant, -inf where A is not positive definite."""
     half, product = 0.0, 1.0  # a logarithm of a product is cheaper than a sum of them; taken before it overflows
     for a in range(A.shape[0]):
@@ -71,7 +71,7 @@ def cholesky(A):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def half_log_det(L):  # type: ignore[no-untyped-def]
+def half_log_det(L):
     """Of L L'."""
     half = 0.0
     for a in range(L.shape[0]):
@@ -80,7 +80,7 @@ def half_log_det(L):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def forward(L, x):  # type: ignore[no-untyped-def]
+def forward(L, x):
     """x becomes L^{-1} x; returns its squared length."""
     square = 0.0
     for a in range(x.size):
@@ -92,7 +92,7 @@ def forward(L, x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def backward(L, x):  # type: ignore[no-untyped-def]
+def backward(L, x):
     """x becomes L^{-T} x."""
     for a in range(x.size - 1, -1, -1):
         for b in range(a + 1, x.size):
@@ -101,7 +101,7 @@ def backward(L, x):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def relative(L, K, Y):  # type: ignore[no-untyped-def]
+def relative(L, K, Y):
     """Y = L^{-1} K, all lower triangular; returns its squared length, tr(Sigma^{-1} C)."""
     square = 0.0
     for a in range(L.shape[0]):
@@ -115,7 +115,7 @@ def relative(L, K, Y):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def times(L, B, out):  # type: ignore[no-untyped-def]
+def times(L, B, out):
     """out = L B, all lower triangular."""
     for a in range(L.shape[0]):
         for b in range(a + 1):
@@ -126,7 +126,7 @@ def times(L, B, out):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def bartlett(B, freedom, slope, rng):  # type: ignore[no-untyped-def]
+def bartlett(B, freedom, slope, rng):
     """Standard normals below the diagonal; squares of its entries chi-square with freedom + slope a."""
     for a in range(B.shape[0]):
         for b in range(a):
@@ -135,7 +135,7 @@ def bartlett(B, freedom, slope, rng):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def propose(K, log_step, B, Y, out, rng):  # type: ignore[no-untyped-def]
+def propose(K, log_step, B, Y, out, rng):
     """out out' ~ W(K K' / alpha, alpha); returns the log ratio of proposal densities and of determinants (000, A.3)."""
     d = K.shape[0]
     alpha = min(max(2.0 * math.exp(-2.0 * log_step), d + 1.0), LARGEST_ALPHA)

@@ -58,7 +58,7 @@ class NormalXChain:
 
 
 @inlined
-def _move_holder(data, state, work, j, gain, steps, rng):  # type: ignore[no-untyped-def]
+def _move_holder(data, state, work, j, gain, steps, rng):
     """Scatter and mean of one holder, given Sigma_x, mu, theta and v."""
     d, J, n, first = state.mu.size, state.K.shape[0], data.n[j], data.first
     v = math.exp(state.log_v[0])
@@ -95,7 +95,7 @@ def _move_holder(data, state, work, j, gain, steps, rng):  # type: ignore[no-unt
 
 
 @inlined
-def _draw_covariates(data, state, work, rng):  # type: ignore[no-untyped-def]
+def _draw_covariates(data, state, work, rng):
     """Sigma_x, then mu, from their full conditionals (000, eq. 11; B.2)."""
     J, d = state.xbar.shape
     G, e = work.new_L, work.e
@@ -148,7 +148,7 @@ def _draw_covariates(data, state, work, rng):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def _move_variance(data, state, work, gain, rng):  # type: ignore[no-untyped-def]
+def _move_variance(data, state, work, gain, rng):
     """Random walk on log v given theta and all S (000, A.4); leaves the holders' likelihoods in ``work.fits[0]``."""
     J = state.K.shape[0]
     old = state.log_v[0]
@@ -165,7 +165,7 @@ def _move_variance(data, state, work, gain, rng):  # type: ignore[no-untyped-def
 
 
 @inlined
-def _sweep(data, state, work, rng, steps, gain):  # type: ignore[no-untyped-def]
+def _sweep(data, state, work, rng, steps, gain):
     _draw_covariates(data, state, work, rng)
     draw_theta(data, state, work, gain, steps, rng)
     _move_variance(data, state, work, gain, rng)
@@ -179,7 +179,7 @@ def _compile() -> Any:
     version = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
     @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
-    def advance(data, state, work, rng, steps, sweeps, adapt, kept):  # type: ignore[no-untyped-def]
+    def advance(data, state, work, rng, steps, sweeps, adapt, kept):
         """In warm-up make ``sweeps`` of them; after it that many for each row of ``kept``."""
         p = state.theta.size
         for row in range(1 if adapt else kept.shape[0]):

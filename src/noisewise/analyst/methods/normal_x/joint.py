@@ -24,7 +24,7 @@ from noisewise.analyst.methods.normal_x.target import contribute, decide, distan
 
 
 @compiled
-def _shift_entries(n, S, sd, step, first, new_S, new_xbar, new_K, rng):  # type: ignore[no-untyped-def]
+def _shift_entries(n, S, sd, step, first, new_S, new_xbar, new_K, rng):
     """Every unknown entry of S plus a normal shift, ``step`` noise sds wide; returns half the log determinant of C'."""
     p, d = S.shape[0], new_K.shape[0]
     for a in range(p):
@@ -40,7 +40,7 @@ def _shift_entries(n, S, sd, step, first, new_S, new_xbar, new_K, rng):  # type:
 
 
 @inlined
-def _evidence(data, S, v, work, slot):  # type: ignore[no-untyped-def]
+def _evidence(data, S, v, work, slot):
     """log p(all Shat, zhat | all S, v), theta integrated out; keeps each holder's part in the slot."""
     copy(data.precision, work.P)
     copy_vector(data.pull, work.h)
@@ -54,7 +54,7 @@ def _evidence(data, S, v, work, slot):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def _shift_covariance(L, sd, log_step, out, rng):  # type: ignore[no-untyped-def]
+def _shift_covariance(L, sd, log_step, out, rng):
     """out out' = L L' plus a normal shift of every entry; the log ratio of proposals (0, or -inf) and determinants."""
     step = math.exp(log_step)
     for a in range(L.shape[0]):
@@ -70,7 +70,7 @@ def _shift_covariance(L, sd, log_step, out, rng):  # type: ignore[no-untyped-def
 
 
 @inlined
-def draw_theta(data, state, work, gain, steps, rng):  # type: ignore[no-untyped-def]
+def draw_theta(data, state, work, gain, steps, rng):
     """The moves with theta integrated out (unless the paper's alone are wanted), then theta."""
     here = _evidence(data, state.S, math.exp(state.log_v[0]), work, 0)
     if data.joint:
@@ -82,7 +82,7 @@ def draw_theta(data, state, work, gain, steps, rng):  # type: ignore[no-untyped-
 
 
 @inlined
-def _move_all(data, state, work, here, gain, steps, rng):  # type: ignore[no-untyped-def]
+def _move_all(data, state, work, here, gain, steps, rng):
     """Sigma_x with all scatters, mu with all means, then each S_j."""
     J, d = state.xbar.shape
     v, slot = math.exp(state.log_v[0]), 0
@@ -138,7 +138,7 @@ def _move_all(data, state, work, here, gain, steps, rng):  # type: ignore[no-unt
 
 
 @inlined
-def _move_entries(data, state, work, slot, v, gain, steps, rng):  # type: ignore[no-untyped-def]
+def _move_entries(data, state, work, slot, v, gain, steps, rng):
     """Each S_j by a random walk in its entries, shaped as the noise is; leaves theta's law in P and h."""
     J, d = state.xbar.shape
     e, L, total_M, total_m, M, m = work.e[:d], state.L, work.total_M, work.total_m, work.new_M, work.new_m

@@ -83,7 +83,7 @@ def workspace(J: int, d: int, p: int) -> Work:
 
 
 @compiled
-def scatter_of(n, xbar, K, first, S):  # type: ignore[no-untyped-def]
+def scatter_of(n, xbar, K, first, S):
     """Fill S from the mean and the factor of the centred scatter."""
     d = K.shape[0]
     if first:
@@ -99,7 +99,7 @@ def scatter_of(n, xbar, K, first, S):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def fit(S_hat, weight, z_hat, noise, S, v, theta, G, e):  # type: ignore[no-untyped-def]
+def fit(S_hat, weight, z_hat, noise, S, v, theta, G, e):
     """log p(Shat_j | S_j) + log p(zhat_j | S_j, theta, v), z_j integrated out (000, eq. 10 corrected)."""
     p = theta.size
     total = 0.0
@@ -119,7 +119,7 @@ def fit(S_hat, weight, z_hat, noise, S, v, theta, G, e):  # type: ignore[no-unty
 
 
 @compiled
-def contribute(S_hat, weight, z_hat, noise, S, v, G, X, M, m):  # type: ignore[no-untyped-def]
+def contribute(S_hat, weight, z_hat, noise, S, v, G, X, M, m):
     """What a holder adds to theta's precision (M), to precision times mean (m) and to the log evidence (eq. 12)."""
     p = S.shape[0]
     total = 0.0
@@ -152,7 +152,7 @@ def contribute(S_hat, weight, z_hat, noise, S, v, G, X, M, m):  # type: ignore[n
 
 
 @compiled
-def theta_evidence(P, h):  # type: ignore[no-untyped-def]
+def theta_evidence(P, h):
     """P becomes its Cholesky factor, h = P^{-1/2} h; returns what integrating theta out adds to the log evidence."""
     half = cholesky(P)
     if half == -np.inf:
@@ -161,14 +161,14 @@ def theta_evidence(P, h):  # type: ignore[no-untyped-def]
 
 
 @compiled
-def distance(state, xbar, e):  # type: ignore[no-untyped-def]
+def distance(state, xbar, e):
     for a in range(e.size):
         e[a] = xbar[a] - state.mu[a]
     return forward(state.L, e)
 
 
 @compiled
-def decide(state, move, log_ratio, target, gain, rng):  # type: ignore[no-untyped-def]
+def decide(state, move, log_ratio, target, gain, rng):
     """Metropolis and Hastings's coin; in warm-up (gain > 0) the step moves towards its acceptance rate."""
     chance = math.exp(min(log_ratio, 0.0)) if log_ratio > -np.inf else 0.0  # NaN fails the comparison
     if gain > 0.0:
