@@ -101,6 +101,9 @@ def sample(target: Target, run: Run, settings: Settings) -> Chains:
 
 def _read(trace: Any, run: Run, settings: Settings) -> Chains:
     draws, stats = trace.get_arrow_trace()
+    # chains may come in the order in which they ended; a seed has to give the same draws in every run
+    order = np.argsort([int(np.asarray(batch.column("chain"))[0]) for batch in stats])
+    draws, stats = [draws[chain] for chain in order], [stats[chain] for chain in order]
     warmup = settings.warmup
 
     def numbers(name: str) -> Floats:
