@@ -70,13 +70,20 @@ class Exact:
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
         _check(problem, self.covariates)
         from noisewise.analyst.methods.exact.anchor import build
+        from noisewise.analyst.methods.exact.entry import entry
         from noisewise.analyst.methods.exact.run import sample
         from noisewise.analyst.nuts import Settings, in_words
 
         model, size = build(problem, prior, self._covariate_prior(problem))
         settings = Settings(self.warmup, self.target_accept or FIRST_TARGET, self.max_depth, self.cores)
         chains, settings, gradients = sample(
-            model, size, run, settings, learn_metric=self.metric == "learned", retry=self.target_accept is None
+            entry(),
+            model,
+            size,
+            run,
+            settings,
+            learn_metric=self.metric == "learned",
+            retry=self.target_accept is None,
         )
         return Draws.of_chains(
             chains.kept,

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray, cfunc, types
 
-from noisewise.analyst.methods.exact.compile import FAST
+from noisewise.analyst.methods.exact.compile import FAST, compiled
 from noisewise.analyst.methods.exact.density import expand, log_density
+from noisewise.gram import Floats
 
 _NUMBERS = types.CPointer(types.double)
 _DENSITY = types.int64(types.uint64, _NUMBERS, _NUMBERS, _NUMBERS, types.voidptr)
@@ -26,31 +27,43 @@ class Entry(NamedTuple):
     expand: Any
 
 
-def _digest() -> int:
-    """Of all the code that ends up in the machine code: this folder's."""
-    code = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
-    return zlib.crc32(code) & 0x7FFFFFFF
+def digest(*folders: Path) -> int:
+    """Of all the code that ends up in the machine code."""
+    files = [path for folder in folders for path in sorted(folder.glob("*.py"))]
+    return zlib.crc32(b"".join(path.read_bytes() for path in files)) & 0x7FFFFFFF
+
+
+@compiled
+def unpacked(data_: Any) -> Any:
+    """What ``pack`` packed, from its address."""
+    return carray(data_, (int(carray(data_, (1,), np.float64)[0]),), np.float64)
+
+
+@compiled
+def told(log_p: float, grad: Floats, log_p_: Any) -> int:
+    """Hand the log density on; a code above 0 makes the sampler reject the point as a divergence."""
+    carray(log_p_, (1,))[0] = log_p
+    return 0 if np.isfinite(log_p) and np.isfinite(grad).all() else 1
+
+
+def kept_on_disk(density_: Any, expand_: Any) -> Entry:
+    """Compiled for C, or loaded if an earlier process did that."""
+    options: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy"}
+    return Entry(cfunc(_DENSITY, **options)(density_), cfunc(_EXPAND, **options)(expand_))
 
 
 @cache
 def entry() -> Entry:
-    """Compile, or load what an earlier process compiled."""
-    version = _digest()  # seen by both functions below, hence part of the key under which they are kept
+    """The functions of ``exact``."""
+    version = digest(Path(__file__).parent)  # seen by both functions below, hence part of the key they are kept under
 
     def density_(size, x_, grad_, log_p_, data_):
-        length = int(carray(data_, (1,), np.float64)[0])
-        data = carray(data_, (length,), np.float64)
         grad = carray(grad_, (size,))
-        log_p = log_density(carray(x_, (size,)), grad, data)
-        carray(log_p_, (1,))[0] = log_p
-        # a code above 0 makes the sampler reject the point as a divergence
-        good = np.isfinite(log_p) and np.isfinite(grad).all()
-        return 0 if good and version >= 0 else 1
+        log_p = log_density(carray(x_, (size,)), grad, unpacked(data_))
+        return told(log_p, grad, log_p_) if version >= 0 else 1
 
     def expand_(size, kept, x_, out_, data_):
-        length = int(carray(data_, (1,), np.float64)[0])
-        expand(carray(x_, (size,)), carray(out_, (kept,)), carray(data_, (length,), np.float64))
+        expand(carray(x_, (size,)), carray(out_, (kept,)), unpacked(data_))
         return 0 if version >= 0 else 1
 
-    options: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy"}
-    return Entry(cfunc(_DENSITY, **options)(density_), cfunc(_EXPAND, **options)(expand_))
+    return kept_on_disk(density_, expand_)

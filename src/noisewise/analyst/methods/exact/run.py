@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from noisewise.analyst.methods.base import Run
-from noisewise.analyst.methods.exact.entry import entry
+from noisewise.analyst.methods.exact.entry import Entry
 from noisewise.analyst.methods.exact.layout import Model, pack
 from noisewise.analyst.nuts import Chains, Settings, Target
 from noisewise.analyst.nuts import sample as run_chains
@@ -21,9 +21,9 @@ FINER = (0.95, 0.99)
 
 
 def sample(
-    model: Model, size: int, run: Run, settings: Settings, *, learn_metric: bool, retry: bool
+    code: Entry, model: Model, size: int, run: Run, settings: Settings, *, learn_metric: bool, retry: bool
 ) -> tuple[Chains, Settings, float]:
-    """The chains, the settings they ended with, and all gradients spent."""
+    """The chains of the density that ``code`` is, the settings they ended with, and all gradients spent."""
     seeds = run.seed.spawn(2 + len(FINER))
     gradients = 0.0
     starts = None
@@ -31,7 +31,7 @@ def sample(
     if learn_metric and shared <= MOST_ROTATED:
         third = max(settings.warmup // 3, 50)
         pilot = run_chains(
-            _target(model, size, None),
+            _target(code, model, size, None),
             Run(third, max(run.chains, 4), seeds[0]),
             replace(settings, warmup=third, store=True),
         )
@@ -45,16 +45,14 @@ def sample(
         targets += [target for target in FINER if target > settings.target_accept]
     for target, seed in zip(targets, seeds[1:], strict=False):
         settings = replace(settings, target_accept=target)
-        chains = run_chains(_target(model, size, starts), Run(run.draws, run.chains, seed), settings)
+        chains = run_chains(_target(code, model, size, starts), Run(run.draws, run.chains, seed), settings)
         gradients += float(chains.steps.sum() + chains.warmup_steps.sum())
         if not chains.divergences.any():
             break
     return chains, settings, gradients
 
 
-def _target(model: Model, size: int, starts: Floats | None) -> Target:
-    code = entry()
-
+def _target(code: Entry, model: Model, size: int, starts: Floats | None) -> Target:
     def start(seed: int) -> Floats:
         rng = np.random.default_rng(seed)
         if starts is None:
