@@ -8,7 +8,10 @@
     │   └── OverspendError    the budget that is left is too small
     ├── ReleaseError      a file is not a sound release           (also a ValueError)
     │   └── MismatchError     releases that can't be fitted together
-    └── FitError          a method can't be used like this        (also a ValueError)
+    ├── FitError          a method can't be used like this        (also a ValueError)
+    └── RoundError        a step or message of a secure sum is refused (also a ValueError)
+        ├── ForgeryError      a signature, seal or hash does not hold
+        └── UnreachableError  a party of the round can't be reached, or failed (also an OSError)
 
 A message says what was given, what is allowed and what to do. It names columns, rows and files and
 never quotes a value of a table: messages end in logs, and logs travel.
@@ -49,6 +52,18 @@ class MismatchError(ReleaseError):
 
 class FitError(NoisewiseError, ValueError):
     """A method can't be used with these releases, this prior or these options."""
+
+
+class RoundError(NoisewiseError, ValueError):
+    """A step or a message of a secure sum is refused."""
+
+
+class ForgeryError(RoundError):
+    """A signature, a seal or a hash of a secure sum does not hold."""
+
+
+class UnreachableError(RoundError, OSError):
+    """A party of a secure sum can't be reached or failed; what was to be sent can be sent again."""
 
 
 class NoisewiseWarning(UserWarning):

@@ -63,6 +63,11 @@ class Guarantee:
         return f"{pure}: {whom} changes what could be published, and how probably, by at most this much{count}"
 
 
+_POOLED = (
+    "; a secure sum: this holds as long as one of its compute nodes is honest and no more holders collude than agreed"
+)
+
+
 @dataclass(frozen=True)
 class Release:
     """One holder's (or a pooled) noisy statistics. ``values`` are in units of 2^-unit; ``scales`` in scaled units."""
@@ -79,6 +84,7 @@ class Release:
     identity: str = ""
     ledger_entry: str | None = None
     insecure: str = ""
+    round: Mapping[str, Any] | None = None  # the evidence of a secure sum (protocol/pooled.py)
 
     def __post_init__(self) -> None:
         expected = len(self.layout.pairs)
@@ -232,7 +238,9 @@ class Release:
     def privacy_statement(self) -> str:
         if self.insecure:
             return self.insecure
-        return self.guarantee.in_words() if self.guarantee else "made elsewhere: no guarantee is stated here"
+        if self.guarantee is None:
+            return "made elsewhere: no guarantee is stated here"
+        return self.guarantee.in_words() + (_POOLED if self.round else "")
 
     def to_dict(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -246,6 +254,7 @@ class Release:
             "privacy": vars(self.guarantee) if self.guarantee else None,
             "insecure": self.insecure,
             "ledger_entry": self.ledger_entry,
+            "round": self.round,
             "layout": vars(self.layout),
             "unit": self.unit,
             "values": list(self.values),
@@ -323,7 +332,7 @@ class Release:
                 scales=tuple(raw["noise"]["scales"]),
                 study=study,
                 guarantee=None if raw["privacy"] is None else Guarantee(**raw["privacy"]),
-                **{key: raw[key] for key in ("holder", "created", "identity", "ledger_entry", "insecure")},
+                **{key: raw[key] for key in ("holder", "created", "identity", "ledger_entry", "insecure", "round")},
             )
         except (StudyError, ReleaseError) as error:
             raise ReleaseError(f"{where}: {error}") from None
@@ -373,6 +382,7 @@ _SCHEMA: Mapping[str, type | tuple[type, ...]] = {
     "privacy": (dict, type(None)),
     "insecure": str,
     "ledger_entry": (str, type(None)),
+    "round": (dict, type(None)),
     "layout": dict,
     "unit": int,
     "values": list,

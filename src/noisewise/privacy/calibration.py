@@ -58,8 +58,11 @@ def gaussian_multiplier(epsilon: float, delta: float) -> float:
     return float(get_sigma_gaussian(epsilon, delta)) * SLACK
 
 
-def plan_noise(study: Study) -> NoisePlan:
-    """The noise that the study asks of every holder. It depends on nothing but the study."""
+def plan_noise(study: Study, distance: float = 0.0) -> NoisePlan:
+    """The noise that the study asks of every holder. It depends on nothing but the study.
+
+    ``distance`` is a further total variation distance an entry, of noise that is made of parts (distributed.py).
+    """
     bound = sensitivity(study)
     layout = Layout.of(study)
     weights = layout.weights
@@ -69,7 +72,7 @@ def plan_noise(study: Study) -> NoisePlan:
         scales = [multiplier * bound.value] * len(weights)
     else:
         smallest = math.ldexp(bound.value, 2 * study.bits) * gaussian_multiplier(study.epsilon, delta) / math.sqrt(2)
-        discrete = (1 + math.exp(study.epsilon)) * len(weights) / (10 * smallest**2)
+        discrete = (1 + math.exp(study.epsilon)) * len(weights) * (1 / (10 * smallest**2) + distance)
         if smallest < SMALLEST_GRID_SCALE or discrete > 1e-3 * delta:
             raise StudyError(
                 f"At {study.bits} bits the noise (standard deviation {smallest:.3g} grid units) is too fine to be "
