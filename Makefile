@@ -3,7 +3,7 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS := holder,analyst,sklearn,dev
+EXTRAS := holder,analyst,node,postgresql,sklearn,dev
 INSTALLED := $(VENV)/.installed
 IS_RECENT := -c 'import sys; sys.exit(sys.version_info < (3, 11))'
 PYTHON ?= $(or $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \

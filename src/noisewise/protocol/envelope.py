@@ -1,11 +1,11 @@
 r"""The envelope: one share, sealed for one node, signed by its holder.
 
-    "nwe1" | task 32 | holder 32 | node u16 | nodes u16 | nodes x digest 32 | ciphertext | signature 64      (big-endian)
+    "nwe1" | task 32 | holder 32 | node u16 | nodes u16 | nodes x digest 32 | ciphertext | signature 64     (big-endian)
 
 The share is sealed by HPKE (RFC 9180: X25519, HKDF-SHA256, AES-128-GCM) with the task, the holder and the node's place
 bound into ``info``, so it opens nowhere else. The digests are the SHA-256 hashes of all the ciphertexts of one
-sharing; their hash is the *bundle*. Nodes agree on pairs of holder and bundle, so shares of two different sharings of one
-holder can never meet in a sum, even if the holder was restored from an old backup.
+sharing; their hash is the *bundle*. Nodes agree on pairs of holder and bundle, so shares of two different sharings of
+one holder can never meet in a sum, even if the holder was restored from an old backup.
 """
 
 import hashlib

@@ -8,14 +8,10 @@ import os
 import secrets
 import stat
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, Self
+from typing import NoReturn, Self
 
 from noisewise.errors import ForgeryError, OutputError, RoundError
 from noisewise.privacy.chain import sync_folder
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 KEY_DIGITS = 64
 SIGNATURE_BYTES = 64
@@ -95,8 +91,10 @@ class Identity(_Private):
     what = "signing key"
 
     def __init__(self, secret: bytes) -> None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
         super().__init__(secret)
-        self._private: Ed25519PrivateKey = _ed25519().Ed25519PrivateKey.from_private_bytes(secret)
+        self._private = Ed25519PrivateKey.from_private_bytes(secret)
         self.key = self._private.public_key().public_bytes_raw().hex()
 
     def sign(self, message: bytes) -> bytes:
@@ -112,25 +110,20 @@ class SealingKey(_Private):
         from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
         super().__init__(secret)
-        self.private: X25519PrivateKey = X25519PrivateKey.from_private_bytes(secret)
+        self.private = X25519PrivateKey.from_private_bytes(secret)
         self.key = self.private.public_key().public_bytes_raw().hex()
 
 
 def verify(key: str, message: bytes, signature: bytes, what: str) -> None:
     """Raise unless the owner of ``key`` signed ``message``; ``what`` names it in the error."""
     from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
     if not is_key(key):
         raise ForgeryError(f"{what}: the signer is not a key of {KEY_DIGITS} hexadecimal digits.")
     try:
-        _ed25519().Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, message)
+        Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(signature, message)
     except (InvalidSignature, ValueError):
         raise ForgeryError(
             f"{what}: the signature is not that of key {key[:16]}...; it was changed, or someone else sent it."
         ) from None
-
-
-def _ed25519():  # type: ignore[no-untyped-def]
-    from cryptography.hazmat.primitives.asymmetric import ed25519
-
-    return ed25519

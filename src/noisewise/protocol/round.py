@@ -3,9 +3,9 @@
     DRAFT ──Open──► OPEN ──Freeze──► FROZEN ──Agree──► AGREED ──Sum──► SUMMED ──Publish──► RELEASED
                       └───────────────┴────────────────┴──Abort / too few──► ABORTED
 
-A node and the coordinator run the same machine, each on its own view; stores keep the state, servers feed it. Every event
-that was taken may come again and changes nothing; the same kind of event with other content is refused for ever. So
-a node sums at most one set of holders in a round, and differences of sums can't be had.
+A node and the coordinator run the same machine, each on its own view; stores keep the state, servers feed it. Every
+event that was taken may come again and changes nothing; the same kind of event with other content is refused for ever.
+So a node sums at most one set of holders in a round, and differences of sums can't be had.
 
 What the nodes agree on are *holdings*: pairs of a holder's key and the bundle of its envelopes. Each node publishes the
 holdings that it froze; the agreed set is their intersection, and it has to have at least N - may_drop holders, else

@@ -9,7 +9,7 @@ another. The canonical form is JSON with sorted keys, no spaces, ASCII only, and
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, get_args
 
 from noisewise.errors import ForgeryError, RoundError
 from noisewise.protocol.keys import SIGNATURE_BYTES, Identity, is_key, verify
@@ -106,4 +106,4 @@ def check_text(value: object, what: str, longest: int = 100) -> str:
     """A short printable text such as a name."""
     if not isinstance(value, str) or not value.strip() or not value.isprintable() or len(value) > longest:
         raise RoundError(f"{what} is one line of 1 to {longest} printable characters; got {value!r:.60}.")
-    return cast(str, value)
+    return value

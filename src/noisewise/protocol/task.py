@@ -1,8 +1,8 @@
 """The task of a round: what is summed, by whom, over whom, until when. Its hash names the round.
 
-The coordinator signs it; nodes and holders check it and bind its hash into everything they send. Nobody has to trust the
-coordinator for more than patience: the noise is recomputed from the study and the crowd, the nodes' cards are signed by
-the nodes themselves, and a holder takes part only if it knows the nodes (protocol/trust is out of band: docs/threats.md).
+The coordinator signs it; nodes and holders check it and bind its hash into everything they send. Nobody has to trust
+the coordinator: the noise is recomputed from the study and the crowd, the nodes' cards are signed by the nodes
+themselves, and a holder takes part only with nodes whose keys it has from elsewhere (docs/threats.md).
 """
 
 import math
