@@ -3,11 +3,11 @@
 All sampling has fixed seeds, so a run repeats; the rates below are for a change that draws other numbers.
 """
 
-import ctypes
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from problems import Density, Law, make, problem_of, scaled, unknowns
 
 from noisewise.analyst.diagnostics import rhat_and_ess
 from noisewise.analyst.methods.base import Draws, Run
@@ -20,84 +20,14 @@ from noisewise.analyst.methods.non_private import NonPrivate
 from noisewise.analyst.methods.normal_x import NormalX
 from noisewise.analyst.model import Problem
 from noisewise.analyst.posterior import Posterior
-from noisewise.analyst.prior import Prior, ScaledPrior
-from noisewise.analyst.units import Units
+from noisewise.analyst.prior import Prior
 from noisewise.errors import FitError
 from noisewise.gram import Floats
-
-Law = Literal["gaussian", "laplace", "none"]
-
-
-def units(d: int, constant: bool) -> Units:
-    return Units(tuple(f"x{i + 1}" for i in range(d)), (0.0,) * d, (1.0,) * d, "y", 0.0, 1.0, constant)
-
-
-def make(
-    d: int = 2,
-    n: tuple[int, ...] = (300, 300),
-    noise: float = 10.0,
-    law: Law = "gaussian",
-    constant: bool = True,
-    u: bool = True,
-    noise_n: float = 0.0,
-    seed: int = 0,
-) -> Problem:
-    """Noisy statistics of normal rows."""
-    rng = np.random.default_rng(seed)
-    A = 0.3 * rng.standard_normal((d, d))
-    Sigma, mu, theta = A @ A.T + 0.05 * np.eye(d), rng.uniform(-0.3, 0.3, d), 0.5 * rng.standard_normal(d + constant)
-    grams = []
-    for rows in n:
-        x = rng.multivariate_normal(mu * constant, Sigma, rows)
-        b = np.column_stack([np.ones(rows), x]) if constant else x
-        w = np.column_stack([b, b @ theta + 0.3 * rng.standard_normal(rows)])
-        e = (
-            rng.standard_normal((2, d + constant + 1, d + constant + 1))
-            if law != "laplace"
-            else rng.laplace(0, np.sqrt(0.5), (2, d + constant + 1, d + constant + 1))
-        )
-        noisy = w.T @ w + noise * (np.tril(e[0]) + np.tril(e[0], -1).T)
-        count = rows + noise_n * e[1, 0, 0]
-        if constant:
-            noisy[0, 0] = count
-        grams.append((count, noisy))
-    return problem_of(grams, noise, law, constant, u, noise_n)
-
-
-def problem_of(grams: list[Any], noise: float, law: Law, constant: bool, u: bool, noise_n: float) -> Problem:
-    p, J = grams[0][1].shape[0] - 1, len(grams)
-    sd_S = np.full((J, p, p), noise)
-    if constant:
-        sd_S[:, 0, 0] = noise_n
-    matrices = np.stack([matrix for _, matrix in grams])
-    return Problem(
-        units=units(p - constant, constant),
-        study=None,
-        holders=tuple(f"h{j}" for j in range(J)),
-        law="none" if noise == 0 else law,
-        n=np.array([float(count) for count, _ in grams]),
-        S=matrices[:, :p, :p],
-        z=matrices[:, :p, p],
-        u=matrices[:, p, p] if u else None,
-        sd_n=np.full(J, noise_n),
-        sd_S=sd_S,
-        sd_z=np.full((J, p), noise),
-        sd_u=np.full(J, noise if u else 0.0),
-    )
-
-
-def scaled(problem: Problem, prior: Prior | None = None) -> ScaledPrior:
-    return (prior or Prior()).in_scaled_units(problem.units)
 
 
 def fit(problem: Problem, draws: int = 500, prior: Prior | None = None, **options: Any) -> Draws:
     options.setdefault("warmup", 600)
     return Exact(**options).sample(problem, scaled(problem, prior), Run(draws, 4, np.random.SeedSequence(7)))
-
-
-def unknowns(result: Draws) -> Floats:
-    """(chains, draws, p + 1): theta and log v."""
-    return np.concatenate([result.theta, np.log(result.variance)[..., None]], axis=2)
 
 
 MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -115,46 +45,20 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }
 
 
-class Density:
-    """The compiled density as the sampler calls it."""
-
-    def __init__(self, problem: Problem, options: dict[str, Any]) -> None:
-        model, self.size = build(problem, scaled(problem), Exact(**options)._covariate_prior(problem))
-        shared = model.p + 1 + model.blocks * model.block_size
-        rng = np.random.default_rng(5)
-        rotation = np.eye(shared) + 0.1 * np.tril(rng.standard_normal((shared, shared)))
-        model = model._replace(rotated=shared, centre=0.1 * rng.standard_normal(shared), rotation=rotation)
-        self.data = pack(model)
-
-    def __call__(self, x: Floats) -> tuple[float, Floats]:
-        numbers = ctypes.POINTER(ctypes.c_double)
-        grad, log_p = np.empty_like(x), np.empty(1)
-        code = entry().density.ctypes(
-            x.size,
-            x.ctypes.data_as(numbers),
-            grad.ctypes.data_as(numbers),
-            log_p.ctypes.data_as(numbers),
-            self.data.ctypes.data,
-        )
-        assert code == 0
-        return float(log_p[0]), grad
+def density(problem: Problem, options: dict[str, Any]) -> Density:
+    return Density(entry(), *build(problem, scaled(problem), Exact(**options)._covariate_prior(problem)))
 
 
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_is_that_of_the_density(mode: str) -> None:
-    density = Density(make(**MODES[mode][0]), MODES[mode][1])
-    x = 0.4 * np.random.default_rng(1).standard_normal(density.size)
-    _, grad = density(x)
-    step = 1e-5 * np.eye(density.size)
-    numerical = np.array([(density(x + h)[0] - density(x - h)[0]) / 2e-5 for h in step])
-    np.testing.assert_allclose(grad, numerical, rtol=1e-5, atol=1e-5 * (1 + np.abs(grad).max()))
+    density(make(**MODES[mode][0]), MODES[mode][1]).check_gradient()
 
 
 def test_a_point_with_no_finite_density_is_refused_not_believed() -> None:
-    density = Density(make(), {})
-    x = np.full(density.size, 1e200)
+    given = density(make(), {})
+    x = np.full(given.size, 1e200)
     with pytest.raises(AssertionError):
-        density(x)
+        given(x)
 
 
 def test_packing_keeps_every_field_apart() -> None:

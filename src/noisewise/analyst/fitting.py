@@ -12,6 +12,7 @@ from noisewise.analyst.methods.exact import Exact
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.fixed_s_fast import FixedSFast
 from noisewise.analyst.methods.gibbs import GibbsPrior, GibbsUpdate
+from noisewise.analyst.methods.individual import Individual
 from noisewise.analyst.methods.naive import Naive
 from noisewise.analyst.methods.non_private import NonPrivate
 from noisewise.analyst.methods.normal_x import NormalX
@@ -28,6 +29,7 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
         "fixed-s-fast": FixedSFast,
         "gibbs-prior": GibbsPrior,
         "gibbs-update": GibbsUpdate,
+        "individual": Individual,
         "naive": Naive,
         "non-private": NonPrivate,
         "normal-x": NormalX,

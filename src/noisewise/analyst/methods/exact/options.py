@@ -1,0 +1,119 @@
+"""What ``exact`` and ``individual`` have in common: the prior of covariates, the sampler and its options.
+
+The two differ in the latents of a holder (its sums, or its rows), hence in their compiled density alone.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+import numpy as np
+
+from noisewise.analyst.methods.base import Draws, Run, learned
+from noisewise.analyst.model import Problem
+from noisewise.analyst.prior import ScaledPrior
+from noisewise.column import is_finite_number
+from noisewise.errors import FitError
+
+if TYPE_CHECKING:
+    from noisewise.analyst.methods.exact.anchor import CovariatePrior
+    from noisewise.analyst.methods.exact.entry import Entry
+    from noisewise.analyst.methods.exact.layout import Model
+
+FIRST_TARGET = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByNuts:
+    """Covariates' prior and sampler; a method adds ``covariates``, whose words are ``KINDS``."""
+
+    NAME: ClassVar[str]
+    KINDS: ClassVar[tuple[str, str]]  # normal covariates, and an alternative that knows the bounds alone
+
+    covariates: str = "normal"
+    shared_covariates: bool = True
+    covariate_scatter: float = 0.2
+    covariate_freedom: float | None = None
+    mean_spread: float = 1.0
+    warmup: int = 600
+    target_accept: float | None = None
+    max_depth: int = 10
+    cores: int | None = None
+    metric: Literal["learned", "diagonal"] = "learned"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("covariates", self.KINDS), ("metric", ("learned", "diagonal"))):
+            if getattr(self, name) not in allowed:
+                raise FitError(
+                    f"{name} {getattr(self, name)!r} is not known; {self.NAME} has {' and '.join(map(repr, allowed))}."
+                )
+        if not isinstance(self.shared_covariates, bool):
+            raise FitError(f"shared_covariates is {self.shared_covariates!r}; it is True or False.")
+        for name in ("covariate_scatter", "mean_spread"):
+            if not is_finite_number(getattr(self, name)) or not getattr(self, name) > 0:
+                raise FitError(f"{name} is {getattr(self, name)!r}; it is a positive number.")
+        for name, least in (("warmup", 100), ("max_depth", 1)):
+            if not _whole(getattr(self, name)) or getattr(self, name) < least:
+                raise FitError(f"{name} is {getattr(self, name)!r}; it is a whole number of at least {least}.")
+        if self.cores is not None and (not _whole(self.cores) or self.cores < 1):
+            raise FitError(f"cores is {self.cores!r}; it is a whole number of at least 1, or None for all.")
+        target = self.target_accept
+        if target is not None and (not is_finite_number(target) or not 0.5 <= target < 1):
+            raise FitError(f"target_accept is {target!r}; it is at least 0.5 and below 1, or None to have it found.")
+
+    def _covariate_prior(self, problem: Problem) -> "CovariatePrior":
+        from noisewise.analyst.methods.exact.anchor import CovariatePrior
+
+        d = len(problem.units.names)
+        freedom = d + 2.0 if self.covariate_freedom is None else self.covariate_freedom
+        if not is_finite_number(freedom) or not freedom > d - 1:
+            raise FitError(
+                f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
+            )
+        study = problem.study
+        lowest = np.array([feature.lowest for feature in study.encoded]) if study else np.full(d, -1.0)
+        radius = float(study.radius) if study and study.radius else float(np.sqrt(d))
+        return CovariatePrior(
+            weak=self.covariates == self.KINDS[1],
+            shared=self.shared_covariates,
+            Lambda=self.covariate_scatter * np.eye(d),
+            kappa=float(freedom),
+            mean=(1.0 + lowest) / 2.0,
+            precision=(2.0 / (1.0 - lowest) / self.mean_spread) ** 2,
+            largest_moment=1.0,
+            largest_trace=radius**2,
+        )
+
+    def _run(
+        self, code: "Entry", model: "Model", size: int, prior: ScaledPrior, run: Run, assumptions: tuple[str, ...]
+    ) -> Draws:
+        from noisewise.analyst.methods.exact.run import sample
+        from noisewise.analyst.nuts import Settings, in_words
+
+        settings = Settings(self.warmup, self.target_accept or FIRST_TARGET, self.max_depth, self.cores)
+        learn, retry = self.metric == "learned", self.target_accept is None
+        chains, settings, gradients = sample(code, model, size, run, settings, learn_metric=learn, retry=retry)
+        return Draws.of_chains(
+            chains.kept,
+            prior,
+            notes=in_words(chains, learned(chains.kept, model.p), settings) + assumptions,
+            statistics={
+                "divergences": chains.divergences.sum(axis=1),
+                "step_size": chains.step_size,
+                "tree_depth": chains.depth.mean(axis=1),
+                "target_accept": np.array([settings.target_accept]),
+                "gradients": np.array([gradients]),
+            },
+        )
+
+
+def need_noise(problem: Problem) -> None:
+    """Exact statistics have a conjugate posterior."""
+    if problem.law == "none" or not (problem.sd_S.any() or problem.sd_z.any() or problem.sd_u.any()):
+        raise FitError(
+            "These statistics have no noise, so their posterior is conjugate and needs no sampler: use 'non-private' "
+            "('auto' picks it)."
+        )
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
