@@ -77,37 +77,46 @@ class Total:
 
     def __init__(self, length: int) -> None:
         self.words: Words = np.zeros(length, dtype=np.uint64)
-        block = 8 * min(length, BLOCK)
-        self._zeros = bytes(block)
-        self._stream = bytearray(block + 15)  # the cipher's interface asks for a block more, less one byte
-        self._stream_words = np.frombuffer(self._stream, dtype="<u8", count=block // 8)
+        block = min(length, BLOCK)
+        zeros = memoryview(bytes(8 * block))
+        self._stream = bytearray(8 * block + 15)  # the cipher's interface asks for a block more, less one byte
+        words = np.frombuffer(self._stream, dtype="<u8", count=block)
+        # cut once and not for every seed: parts of the sum, as many zeros to encrypt, and the keystream's words
+        self._parts = tuple(
+            (self.words[at : at + block], zeros[: 8 * (length - at)], words[: length - at])
+            for at in range(0, length, max(block, 1))
+        )
 
     def add(self, content: bytes) -> None:
         """Add one share."""
-        check(content, len(self.words))
-        if content[:1] == _WHOLE:
-            np.add(self.words, np.frombuffer(content, dtype="<u8", offset=1), out=self.words)
-        else:
-            self._add_stream(content[1:])
+        self.add_all((content,))
 
     def add_all(self, contents: Iterable[bytes]) -> None:
+        """Add shares as they come."""
+        keystream = _keystream()
         for content in contents:
-            self.add(content)
-
-    def _add_stream(self, seed: bytes) -> None:
-        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-
-        stream = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
-        for start in range(0, len(self.words), BLOCK):
-            part = self.words[start : start + BLOCK]
-            stream.update_into(memoryview(self._zeros)[: 8 * len(part)], self._stream)
-            np.add(part, self._stream_words[: len(part)], out=part)
+            check(content, len(self.words))
+            if content[:1] == _WHOLE:
+                np.add(self.words, np.frombuffer(content, dtype="<u8", offset=1), out=self.words)
+                continue
+            update_into = keystream(content[1:])
+            for part, zeros, words in self._parts:
+                update_into(zeros, self._stream)
+                np.add(part, words, out=part)
 
     def __repr__(self) -> str:
         return "<Total: secret>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("A sum of shares is secret until its round is released, and is not pickled.")
+
+
+def _keystream() -> Callable[[bytes], Callable[[memoryview, bytearray], int]]:
+    """From a seed to what writes the next words of its stream (zeros, encrypted)."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+    aes, from_zero = algorithms.AES, modes.CTR(bytes(16))
+    return lambda seed: Cipher(aes(seed), from_zero).encryptor().update_into
 
 
 def combine(sums: Iterable[Iterable[int]]) -> tuple[int, ...]:
