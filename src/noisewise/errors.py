@@ -11,6 +11,7 @@
     ├── FitError          a method can't be used like this        (also a ValueError)
     └── RoundError        a step or message of a secure sum is refused (also a ValueError)
         ├── ForgeryError      a signature, seal or hash does not hold
+        ├── RefusedError      another party refused what was sent to it, and said why
         └── UnreachableError  a party of the round can't be reached, or failed (also an OSError)
 
 A message says what was given, what is allowed and what to do. It names columns, rows and files and
@@ -60,6 +61,14 @@ class RoundError(NoisewiseError, ValueError):
 
 class ForgeryError(RoundError):
     """A signature, a seal or a hash of a secure sum does not hold."""
+
+
+class RefusedError(RoundError):
+    """Another party of a secure sum refused what was sent to it; ``status`` is its HTTP status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
 
 
 class UnreachableError(RoundError, OSError):

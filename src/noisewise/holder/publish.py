@@ -11,10 +11,11 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
-from noisewise.errors import DataError, LedgerError, OutputError, StudyError, UnrecordedSpendWarning
+from noisewise.errors import DataError, LedgerError, OutputError, RoundError, StudyError, UnrecordedSpendWarning
 from noisewise.gram import Gram, Integers, Layout
 from noisewise.holder.columns import ExtraColumns
 from noisewise.holder.encode import RowReport
@@ -58,6 +59,26 @@ class DryRun:
     rows: RowReport | None = None
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Paid:
+    """Sums with noise that were paid for. A part of a secure sum has too little noise to be shown alone."""
+
+    values: Integers
+    ledger: Ledger | None
+    entry: str | None
+
+    def confirm(self, digest: str) -> None:
+        """Record what became of the reservation."""
+        if self.ledger is not None and self.entry is not None:
+            self.ledger.confirm(self.entry, release_digest=digest)
+
+    def __repr__(self) -> str:
+        return "<Paid: secret>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("Sums whose noise may be a part only are secret and are not pickled.")
+
+
 class Holder:
     """One holder of rows, its study and its ledger.
 
@@ -97,28 +118,52 @@ class Holder:
         plan = plan_noise(self.study)
         event = Event.of(self.study, plan)
         self._check_output(output)
-        self._noise.prepare()
-        ledger = self._existing_ledger()
-        if ledger is not None:
-            ledger.would_cost(event, adjacency=self.study.adjacency)  # refuses another adjacency, before a long read
-        gram = self._read(table)
-        self._check_output(output)
-        ledger, entry = self._reserve(ledger, event)
-        # From here on the budget is spent, come what may.
-        release = self._publish(gram, plan, entry)
+        paid = self.spend(table, plan, event, lambda rows: self._check_output(output))
+        release = self._publish(paid, plan)
         self._unsaved = release
         if output is not None:
-            self._save(release, Path(output), entry)
-        if ledger is not None and entry is not None:
-            ledger.confirm(entry, release_digest=release.digest)
+            self._save(release, Path(output), paid.entry)
+        paid.confirm(release.digest)
         self._unsaved = None
         return release
+
+    def spend(
+        self,
+        table: object,
+        plan: NoisePlan,
+        event: Event,
+        check: Callable[[int], None],
+        *,
+        round: str = "",
+        again: bool = False,
+    ) -> "Paid":
+        """What a release alone and a part of a secure sum have in common: read, reserve, and only then draw noise.
+
+        ``check`` is given the number of rows and may still refuse: nothing is spent before it returns.
+        """
+        if round and self._noise.insecure:
+            raise RoundError(
+                "Noise for simulations can't go into a secure sum: the pooled release could not tell that it protects "
+                "nobody. Nothing was spent."
+            )
+        self._noise.prepare()
+        ledger = self.open_ledger()
+        if ledger is not None:
+            ledger.would_cost(event, adjacency=self.study.adjacency)  # refuses another adjacency, before a long read
+            if round and not again:
+                ledger.check_first(round)
+        gram = self._read(table)
+        check(gram.rows)
+        ledger, entry = self._reserve(ledger, event, round, again)
+        # From here on the budget is spent, come what may.
+        noise = self._noise.draw(plan.law, plan.grid_scales)
+        return Paid(_add(Layout.of(self.study).pick(gram.matrix), noise), ledger, entry)
 
     def dry_run(self, table: object = None) -> DryRun:
         """Cost and noise of a release, and with a table whether it fits the study. Spends and writes nothing."""
         plan = plan_noise(self.study)
         event = Event.of(self.study, plan)
-        ledger = self._existing_ledger()
+        ledger = self.open_ledger()
         rows = None
         if table is not None:
             self._read(table)
@@ -176,7 +221,7 @@ class Holder:
         self._rows = rows
         return gram
 
-    def _existing_ledger(self) -> Ledger | None:
+    def open_ledger(self) -> Ledger | None:
         """The ledger if there is one; None if there is to be none, or one is still to be made."""
         if self._ledger is None:
             return None
@@ -191,13 +236,15 @@ class Holder:
             return None
         return Ledger.open(self._ledger, self._dataset)
 
-    def _reserve(self, ledger: Ledger | None, event: Event) -> tuple[Ledger | None, str | None]:
+    def _reserve(
+        self, ledger: Ledger | None, event: Event, round: str, again: bool
+    ) -> tuple[Ledger | None, str | None]:
         if self._ledger is None:
             warnings.warn(
                 f"No ledger: epsilon {event.epsilon:g}, delta {event.delta:g} is spent and recorded nowhere, so "
                 "nothing stops the next release from spending it again. Give ledger=PATH.",
                 UnrecordedSpendWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
             return None, None
         ledger = ledger or self._new_ledger(event)
@@ -207,6 +254,8 @@ class Holder:
             study_digest=self.study.digest,
             study_name=self.study.name,
             holder=self.name,
+            round=round,
+            again=again,
         )
         return ledger, entry
 
@@ -231,16 +280,15 @@ class Holder:
         )
         return ledger
 
-    def _publish(self, gram: Gram, plan: NoisePlan, entry: str | None) -> Release:
-        noise = self._noise.draw(plan.law, plan.grid_scales)
+    def _publish(self, paid: "Paid", plan: NoisePlan) -> Release:
         return Release.from_plan(
             self.study,
-            _add(Layout.of(self.study).pick(gram.matrix), noise),
+            paid.values,
             plan,
             holder=self.name,
             insecure=self._noise.insecure,
             exact=isinstance(self._noise, NoNoise),
-            ledger_entry=entry,
+            ledger_entry=paid.entry,
         )
 
     def _save(self, release: Release, output: Path, entry: str | None) -> None:

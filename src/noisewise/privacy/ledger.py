@@ -85,9 +85,21 @@ class Ledger:
         return self._chain.path
 
     def reserve(
-        self, event: Event, *, adjacency: Adjacency, study_digest: str, study_name: str = "", holder: str = ""
+        self,
+        event: Event,
+        *,
+        adjacency: Adjacency,
+        study_digest: str,
+        study_name: str = "",
+        holder: str = "",
+        round: str = "",
+        again: bool = False,
     ) -> str:
-        """Spend what a release costs, durably, before its noise is drawn; the entry's hash, or OverspendError."""
+        """Spend what a release costs, durably, before its noise is drawn; the entry's hash, or OverspendError.
+
+        ``round`` is the secure sum that it is spent for. A second reservation for one round is refused, unless the
+        holder says with ``again`` that it will pay a second time.
+        """
         self._check_adjacency(adjacency)
         payload = {
             "event": asdict(event),
@@ -97,7 +109,11 @@ class Ledger:
             "created": _stamp(self._clock),
             "nonce": secrets.token_hex(16),
         }
+        if round:
+            payload["round"] = _digest("round", round)
         with self._chain.writing() as transaction:
+            if round and not again:
+                self._check_first(transaction.entries, round)
             balance = Balance.of(transaction.entries, self.path)
             quote = balance.quote(event)
             if quote.fits:
@@ -147,6 +163,10 @@ class Ledger:
         """Every entry, oldest first: kinds open, reserve, confirm, raise."""
         return self._chain.read()
 
+    def check_first(self, round: str) -> None:
+        """Raise if budget was reserved for this round already."""
+        self._check_first(self._chain.read(), round)
+
     def would_cost(self, event: Event, *, adjacency: Adjacency | None = None) -> Quote:
         """What a release would cost now; nothing is written."""
         if adjacency is not None:
@@ -173,6 +193,16 @@ class Ledger:
             missing=tuple(dict.fromkeys(entry for entry in releases if entry not in balance.reserved)),
             head_missing=head is not None and head not in {entry.hash for entry in entries},
         )
+
+    def _check_first(self, entries: Iterable[Entry], round: str) -> None:
+        for entry in entries:
+            if entry.kind == "reserve" and entry.payload.get("round") == round:
+                raise LedgerError(
+                    f"{self.path}: budget was reserved for round {round[:16]}... on {entry.created} already (entry "
+                    f"{entry.hash[:16]}...), and nothing was kept that could be sent: that try was stopped midway. Its "
+                    "budget stays spent. Taking part in this round all the same costs as much again; ask for it with "
+                    "--spend-again."
+                )
 
     def _balance(self) -> Balance:
         return Balance.of(self._chain.read(), self.path)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NoReturn, Self
 
 from noisewise.errors import ForgeryError, OutputError, RoundError
-from noisewise.privacy.chain import sync_folder
+from noisewise.protocol.files import write_new
 
 KEY_DIGITS = 64
 SIGNATURE_BYTES = 64
@@ -42,22 +42,12 @@ class _Private:
         return key
 
     def save(self, path: Path) -> None:
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle = os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(f"noisewise {self.what}\n{self._secret.hex()}\n")
-                file.flush()
-                os.fsync(file.fileno())
-            os.link(partial, path)
-            sync_folder(path.parent)
+            write_new(path, f"noisewise {self.what}\n{self._secret.hex()}\n".encode("ascii"))
         except FileExistsError:
             raise OutputError(f"{path}: there is a file already, and a key is never overwritten.") from None
         except OSError as error:
             raise OutputError(f"{path}: the key can't be written ({error.strerror}); choose another place.") from None
-        finally:
-            partial.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: Path) -> Self:

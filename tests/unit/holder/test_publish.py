@@ -376,7 +376,7 @@ def test_the_row_report_is_the_holders_alone(
     written = json.loads((folder / "r.json").read_text())
     assert set(written) == {
         "format", "version", "identity", "holder", "created", "study_digest", "study", "privacy", "insecure",
-        "ledger_entry", "layout", "unit", "values", "noise", "digest",
+        "ledger_entry", "round", "layout", "unit", "values", "noise", "digest",
     }  # fmt: skip
     assert "clipped" not in json.dumps(written)
     assert not caplog.text
