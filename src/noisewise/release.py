@@ -12,18 +12,18 @@ import os
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, NamedTuple, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.column import is_finite_number
 from noisewise.errors import MismatchError, OutputError, ReleaseError, StudyError
-from noisewise.gram import Floats, Integers, Layout, Sufficient
+from noisewise.layout import BLOCK_WORDS, BlockName, Floats, Integers, Layout, Spread, Sufficient
 from noisewise.privacy.calibration import NoisePlan
 from noisewise.privacy.chain import sync_folder
 from noisewise.study import Study
@@ -34,6 +34,14 @@ FORMAT = "noisewise-release"
 VERSION = 1
 
 
+class BlockStatement(NamedTuple):
+    """One block of entries, the share of the budget that it cost, and how far one person can move it."""
+
+    name: str
+    share: float
+    sensitivity: float
+
+
 @dataclass(frozen=True)
 class Guarantee:
     """What was promised to the people in the table, and the bound that it rests on."""
@@ -42,13 +50,20 @@ class Guarantee:
     epsilon: float
     delta: float
     mechanism: str
-    sensitivity: float
+    blocks: tuple[BlockStatement, ...]
     norm: str
     public_n: bool
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "delta", "sensitivity"):
-            if not is_finite_number(getattr(self, name)) or getattr(self, name) < 0:
+        object.__setattr__(self, "blocks", tuple(BlockStatement(*block) for block in self.blocks))
+        sizes = {
+            "epsilon": [self.epsilon],
+            "delta": [self.delta],
+            "share": [block.share for block in self.blocks],
+            "sensitivity": [block.sensitivity for block in self.blocks],
+        }
+        for name, numbers in sizes.items():
+            if not numbers or not all(is_finite_number(number) and number >= 0 for number in numbers):
                 raise ReleaseError(f"The privacy statement's {name} is not a number of at least 0.")
         for name in ("adjacency", "mechanism", "norm"):
             if not isinstance(getattr(self, name), str):
@@ -60,7 +75,21 @@ class Guarantee:
         count = (
             "" if not (self.public_n and self.adjacency == "add-remove") else "; the number of rows is taken as public"
         )
-        return f"{pure}: {whom} changes what could be published, and how probably, by at most this much{count}"
+        return (
+            f"{pure}: {whom} changes what could be published, and how probably, by at most this much{count}"
+            f"{self._split_in_words()}"
+        )
+
+    def _split_in_words(self) -> str:
+        if len(self.blocks) == 1:
+            return ""
+        parts = [f"{block.share:.3g} of it to {BLOCK_WORDS.get(block.name, block.name)}" for block in self.blocks]
+        return f"; the budget is split, {', '.join(parts)}"
+
+    @property
+    def sensitivity(self) -> float:
+        """That of the first block."""
+        return self.blocks[0].sensitivity
 
 
 _POOLED = (
@@ -87,7 +116,7 @@ class Release:
     round: Mapping[str, Any] | None = None  # the evidence of a secure sum (protocol/pooled.py)
 
     def __post_init__(self) -> None:
-        expected = len(self.layout.pairs)
+        expected = len(self.layout.entries)
         if len(self.values) != expected or len(self.scales) != expected:
             raise ReleaseError(
                 f"{self._label()}: {len(self.values)} values and {len(self.scales)} noise scales, where "
@@ -120,6 +149,11 @@ class Release:
                         f"{self._label()}: the privacy statement has {key} {stated[key]!r}, its study "
                         f"{getattr(study, key)!r}."
                     )
+            split = [(block.name, block.share) for block in self.layout.blocks]
+            if [block[:2] for block in self.guarantee.blocks] != split:
+                raise ReleaseError(
+                    f"{self._label()}: the privacy statement splits the budget otherwise than its study."
+                )
             noiseless = [scale == 0 for scale in self.scales]
             if self.law == "none" or noiseless[0] != study.public_n or any(noiseless[1:]):
                 raise ReleaseError(f"{self._label()}: a guarantee is stated and an entry has no noise.")
@@ -142,7 +176,7 @@ class Release:
             epsilon=study.epsilon,
             delta=cast(float, study.delta),
             mechanism=study.mechanism,
-            sensitivity=plan.sensitivity.value,
+            blocks=tuple(BlockStatement(b.name, b.share, b.sensitivity.value) for b in plan.blocks),
             norm=plan.sensitivity.norm,
             public_n=bool(study.public_n),
         )
@@ -224,16 +258,42 @@ class Release:
         )
 
     @cached_property
+    def _vector(self) -> tuple[Floats, Floats]:
+        """The entries in scaled units, and the standard deviations of their noise."""
+        values = np.array([math.ldexp(value, -self.unit) for value in self.values])
+        return values, np.array(self.scales) * (math.sqrt(2.0) if self.law == "laplace" else 1.0)
+
+    @cached_property
     def sufficient(self) -> Sufficient:
         """n, S, z, u in scaled units with their noise's standard deviations."""
-        values = np.array([math.ldexp(value, -self.unit) for value in self.values])
-        sds = np.array(self.scales) * (math.sqrt(2.0) if self.law == "laplace" else 1.0)
-        return self.layout.sufficient(values, sds)
+        if self.layout.statistics != "gram":
+            raise ReleaseError(
+                f"{self._label()}: it has sums and squares of each column and no products of two; a regression needs a "
+                "release of a study with statistics = 'gram'."
+            )
+        return self.layout.sufficient(*self._vector)
+
+    @cached_property
+    def spread(self) -> Spread:
+        """Mean and standard deviation of every column in scaled units, features first, and what noise does to them."""
+        a, sd = (self.layout.place(part) for part in self._vector)
+        spread = Spread(float(a[0, 0]), a[0, 1:], np.diag(a)[1:].copy(), float(sd[0, 0]), sd[0, 1:], np.diag(sd)[1:])
+        if not (np.isfinite(spread.sums).all() and np.isfinite(spread.squares).all()):
+            raise ReleaseError(
+                f"{self._label()}: it does not have the sum and the sum of squares of every column. Use a study with "
+                "statistics = 'spread', or with an intercept and release_yy = true."
+            )
+        return spread
+
+    def block(self, name: BlockName) -> tuple[Floats, Floats] | None:
+        """The entries of one block in scaled units and the standard deviations of their noise; None if not released."""
+        where = self.layout.where(name)
+        return None if where is None else (self._vector[0][where], self._vector[1][where])
 
     @property
     def n(self) -> float:
         """The number of rows: exact where it is public, noisy where the guarantee hides it."""
-        return self.sufficient.n
+        return float(self._vector[0][0]) / self.layout.average_rows
 
     def privacy_statement(self) -> str:
         if self.insecure:
@@ -251,11 +311,11 @@ class Release:
             "created": self.created,
             "study_digest": self.study.digest if self.study else None,
             "study": self.study.to_dict() if self.study else None,
-            "privacy": vars(self.guarantee) if self.guarantee else None,
+            "privacy": _plain(self.guarantee) if self.guarantee else None,
             "insecure": self.insecure,
             "ledger_entry": self.ledger_entry,
             "round": self.round,
-            "layout": vars(self.layout),
+            "layout": asdict(self.layout),
             "unit": self.unit,
             "values": list(self.values),
             "noise": {"law": self.law, "scales": list(self.scales)},
@@ -389,6 +449,10 @@ _SCHEMA: Mapping[str, type | tuple[type, ...]] = {
     "noise": dict,
     "digest": str,
 }
+
+
+def _plain(guarantee: Guarantee) -> dict[str, Any]:
+    return {**vars(guarantee), "blocks": [list(block) for block in guarantee.blocks]}
 
 
 def _digest(body: Mapping[str, Any], where: str = "") -> str:

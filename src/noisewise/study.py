@@ -21,9 +21,17 @@ from noisewise.errors import OutputError, StudyError
 Adjacency = Literal["replace-one", "add-remove"]
 Mechanism = Literal["gaussian", "laplace"]
 Missing = Literal["refuse", "centre", "drop"]
+Statistics = Literal["gram", "spread"]
 
 FORMAT = "noisewise-study"
 VERSION = 1
+
+# What these cost in time and numbers grows with the fourth power of the features, or worse.
+MOST_FEATURES_WITH_FOURTH_MOMENTS = 30
+MOST_FEATURES_WITH_EIGENVALUE = 100
+SMALLEST_SHARE, LARGEST_SHARES = 0.01, 0.9
+# k 2^bits at most this: chunks of sums of k rows stay exact and large enough to be quick.
+LARGEST_SUM_BITS = 22
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,10 @@ class Study:
     public_n: bool | None = None
     bits: int = 16
     name: str = field(default="study")
+    statistics: Statistics = "gram"
+    fourth_moments: float = 0.0
+    smallest_eigenvalue: float = 0.0
+    average_rows: int = 1
 
     def __post_init__(self) -> None:
         if not isinstance(self.features, Column | Iterable):
@@ -56,6 +68,8 @@ class Study:
         self._check_choices()
         self._check_budget()
         self._check_numbers()
+        self._check_shares()
+        self._check_averaging()
 
     def _check_columns(self) -> None:
         if not self.features:
@@ -76,7 +90,12 @@ class Study:
             raise StudyError(f"Two features would both be called {repeated[0]!r}; rename a column or a level.")
 
     def _check_choices(self) -> None:
-        for key, allowed in (("adjacency", Adjacency), ("mechanism", Mechanism), ("missing", Missing)):
+        for key, allowed in (
+            ("adjacency", Adjacency),
+            ("mechanism", Mechanism),
+            ("missing", Missing),
+            ("statistics", Statistics),
+        ):
             if getattr(self, key) not in get_args(allowed):
                 raise StudyError(
                     f"{key} {getattr(self, key)!r} is not known; use one of {', '.join(get_args(allowed))}."
@@ -129,6 +148,56 @@ class Study:
                 "largest norm that a row of these columns can have in scaled units."
             )
         object.__setattr__(self, "radius", min(float(cast(float, self.radius)), self.full_radius))
+
+    def _check_shares(self) -> None:
+        """What is released beside the Gram matrix has a share of the budget each, and the Gram matrix the rest."""
+        asked = {
+            "fourth_moments": MOST_FEATURES_WITH_FOURTH_MOMENTS,
+            "smallest_eigenvalue": MOST_FEATURES_WITH_EIGENVALUE,
+        }
+        for key, most in asked.items():
+            share = getattr(self, key)
+            if not is_finite_number(share) or (share != 0 and not SMALLEST_SHARE <= share <= LARGEST_SHARES):
+                raise StudyError(
+                    f"{key} {share!r} is out of range; it is the share of the budget that goes to them, "
+                    f"{SMALLEST_SHARE} to {LARGEST_SHARES}, or 0 to leave them out."
+                )
+            object.__setattr__(self, key, float(share))
+            if share and self.statistics == "spread":
+                raise StudyError(
+                    f"statistics = 'spread' releases sums and squares of each column alone; leave {key} out, or use "
+                    "statistics = 'gram'."
+                )
+            if share and self.d > most:
+                raise StudyError(f"{key} with {self.d} encoded features is too much; it takes at most {most}.")
+        if self.fourth_moments + self.smallest_eigenvalue > LARGEST_SHARES:
+            raise StudyError(
+                f"fourth_moments {self.fourth_moments:g} and smallest_eigenvalue {self.smallest_eigenvalue:g} leave "
+                f"the Gram matrix less than {1 - LARGEST_SHARES:.1g} of the budget; together they are at most "
+                f"{LARGEST_SHARES}."
+            )
+
+    def _check_averaging(self) -> None:
+        k = self.average_rows
+        if not isinstance(k, int) or isinstance(k, bool) or k < 1:
+            raise StudyError(f"average_rows {k!r} is out of range; it is a whole number, 1 to average nothing.")
+        if k == 1:
+            return
+        if self.adjacency != "replace-one":
+            raise StudyError(
+                "average_rows needs adjacency 'replace-one': a row that is added or removed would move all rows after "
+                "it into other groups. Use adjacency = 'replace-one', or average_rows = 1."
+            )
+        if self.statistics != "gram" or self.fourth_moments or self.smallest_eigenvalue:
+            raise StudyError(
+                "average_rows goes with the Gram matrix alone; leave fourth_moments, smallest_eigenvalue and "
+                "statistics out, or use average_rows = 1."
+            )
+        if k << self.bits > 1 << LARGEST_SUM_BITS:
+            raise StudyError(
+                f"average_rows {k} at {self.bits} bits a value is too many for exact sums; it is at most "
+                f"{1 << (LARGEST_SUM_BITS - self.bits)}. Lower 'bits', or average fewer rows."
+            )
 
     @cached_property
     def encoded(self) -> tuple[Feature, ...]:

@@ -145,11 +145,15 @@ class TestFile:
             "privacy": None,
             "insecure": "",
             "ledger_entry": None,
-            "layout": {"d": 1, "intercept": False, "release_yy": True},
+            "round": None,
+            "layout": {
+                **{"d": 1, "intercept": False, "release_yy": True, "statistics": "gram", "average_rows": 1},
+                **{"fourth_moments": 0.0, "smallest_eigenvalue": 0.0},
+            },
             "unit": 0,
             "values": [10.0, 4.0, 1.5, 2.0],
             "noise": {"law": "gaussian", "scales": [0.0, 0.5, 0.25, 1.0]},
-            "digest": "466415b0fe1cf7a1050e9323f064fa9bc38d6681eb7ec73c496a73a05e6cea44",
+            "digest": "38a4f6cbdec365e7789f9b88590918520a4e2a67fd2b880b676117073fdb7b1b",
         }
         loaded = Release.from_dict(raw)
         assert (loaded.n, loaded.sufficient.u, loaded.sufficient.sd_z.tolist()) == (10.0, 2.0, [0.25])
@@ -163,7 +167,7 @@ class TestFile:
     def test_nothing_else_of_the_holder_is_in_it(self) -> None:
         assert set(RELEASE.to_dict()) == {
             *("format", "version", "identity", "holder", "created", "study_digest", "study", "privacy"),
-            *("insecure", "ledger_entry", "layout", "unit", "values", "noise", "digest"),
+            *("insecure", "ledger_entry", "round", "layout", "unit", "values", "noise", "digest"),
         }
 
     def test_digest_feels_every_part(self) -> None:
@@ -248,7 +252,7 @@ class TestFile:
         elif isinstance(old, list):
             raw[key] = [old[0] + 1, *old[1:]]
         else:
-            raw[key] = None if old else "1"
+            raw[key] = None if old else {} if key == "round" else "1"
             if key in ("layout", "noise"):
                 raw[key] = {**old, "extra": 1}
         assert "the content does not match its digest; the file was changed or damaged after" in refused(raw)
@@ -321,7 +325,25 @@ class TestForgedFiles:
             ({"privacy": {**PRIVACY, "mechanism": "laplace"}}, "the privacy statement has mechanism 'laplace'"),
             ({"privacy": {**PRIVACY, "public_n": False}}, "the privacy statement has public_n False, its study True"),
             ({"privacy": {**PRIVACY, "epsilon": "1"}}, "statement's epsilon is not a number of at least 0"),
-            ({"privacy": {**PRIVACY, "sensitivity": -1}}, "statement's sensitivity is not a number of at least 0"),
+            ({"privacy": {**PRIVACY, "blocks": [["gram", 1.0, -1]]}}, "statement's sensitivity is not a number of at"),
+            (
+                {"privacy": {**PRIVACY, "blocks": [["gram", "1", 1.0]]}},
+                "statement's share is not a number of at least 0",
+            ),
+            ({"privacy": {**PRIVACY, "blocks": []}}, "statement's share is not a number of at least 0"),
+            ({"privacy": {**PRIVACY, "blocks": [["gram", 0.5, 1.0]]}}, "splits the budget otherwise than its study"),
+            ({"privacy": {**PRIVACY, "blocks": [["gram", 1.0]]}}, "the file is malformed (TypeError"),
+            (
+                {"layout": {**LAYOUT, "statistics": "all"}},
+                "the file is malformed (ValueError: no layout has statistics",
+            ),
+            ({"layout": {**LAYOUT, "average_rows": 0}}, "no layout has statistics 'gram' and average_rows 0"),
+            (
+                {"layout": {**LAYOUT, "fourth_moments": 1.5}},
+                "shares of the budget (1.5, 0.0) are not numbers from 0 to",
+            ),
+            ({"layout": {**LAYOUT, "fourth_moments": 0.5}}, "values and"),
+            ({"layout": {**LAYOUT, "average_rows": 2}}, "the entries are not those that its study releases"),
             ({"privacy": {**PRIVACY, "adjacency": []}}, "statement's adjacency is not a text"),
             ({"privacy": {}}, "the file is malformed (TypeError"),
             ({"version": 1.0}, "holds other things than a release does"),

@@ -45,13 +45,18 @@ class Problem:
         laws = {release.law for release in releases}
         if len(laws) > 1:
             raise FitError(f"Releases with different noise laws ({', '.join(sorted(laws))}) can't be fitted together.")
-        study = releases[0].study
+        study, layout = releases[0].study, releases[0].layout
+        if layout.statistics != "gram":
+            raise FitError(
+                "These releases have sums and squares of each column alone, and no regression can be fitted to them. "
+                "nw.project makes the study of a second release from them; nw.fit fits that one."
+            )
         parts = [release.sufficient for release in releases]
         stack = {name: np.stack([getattr(part, name) for part in parts]) for name in ("S", "z", "sd_S", "sd_z")}
         scalars = {name: np.array([getattr(part, name) for part in parts]) for name in ("n", "sd_n", "sd_u")}
         us = [part.u for part in parts if part.u is not None]
         return cls(
-            units=Units.of_study(study) if study else Units.scaled(releases[0].layout.d),
+            units=Units.of_study(study) if study else Units.scaled(layout.d),
             study=study,
             holders=tuple(release.holder for release in releases),
             law=laws.pop(),

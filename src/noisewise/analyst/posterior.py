@@ -50,7 +50,7 @@ class Posterior:
     def of(cls, problem: Problem, prior: ScaledPrior, method: str, result: Draws, notes: tuple[str, ...] = ()) -> Self:
         units = problem.units
         user = units.to_user(result.theta)
-        sigma = np.sqrt(result.variance) * units.target_half_width
+        sigma = np.sqrt(result.variance * units.average_rows) * units.target_half_width
         return cls(
             method=method,
             units=units,

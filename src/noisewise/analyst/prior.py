@@ -48,7 +48,7 @@ class Prior:
         """The prior of theta, checked for its shape."""
         order = units.order
         mean, covariance = self._mean(order, units), self._covariance(order, units)
-        scale = float(self.scale)
+        scale = float(self.scale) / units.average_rows
         if self.units == "user":
             part = units.prior_part
             linear, offset = units.linear[part], units.offset[part]

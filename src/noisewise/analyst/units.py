@@ -28,6 +28,7 @@ class Units:
     target_centre: float
     target_half_width: float
     constant: bool
+    average_rows: int = 1  # a row of the model is the average of so many, and its residual variance that part of v
 
     @classmethod
     def of_study(cls, study: Study) -> Self:
@@ -39,6 +40,7 @@ class Units:
             target_centre=study.target.centre,
             target_half_width=study.target.half_width,
             constant=study.intercept,
+            average_rows=study.average_rows,
         )
 
     @classmethod

@@ -27,6 +27,7 @@ ResidualSd = Annotated[
 MISSING = {"refuse": "refused", "centre": "set to the centre of the bounds", "drop": "row dropped"}
 # a smaller radius is suggested where it saves at least this share of the error
 WORTHWHILE = 0.02
+_AVERAGED = "groups of {0} rows, in the order of the table; what is released is sums over groups, times {0} squared"
 DEFAULT_SIZES = (1_000, 10_000, 100_000)
 
 
@@ -79,9 +80,10 @@ def check(
 
     study = Study.load(path)
     plan = plan_noise(study)
+    sizes = n or [size for size in DEFAULT_SIZES if size >= study.min_rows] or [study.min_rows]
     expected = [
         expected_widths(study, size, holders=holders, residual_sd=residual_sd, interval=interval, plan=plan)
-        for size in (n or [size for size in DEFAULT_SIZES if size >= study.min_rows] or [study.min_rows])
+        for size in (sizes if study.statistics == "gram" else [])
     ]
     names = Layout.of(study).entry_names(tuple(feature.name for feature in study.encoded), study.target.name)
     if as_json:
@@ -96,7 +98,8 @@ def check(
         )
     else:
         _print_blocks(study, plan)
-    _print_expected(study, expected)
+    if expected:
+        _print_expected(study, expected)
 
 
 def _check_as_dict(
@@ -115,7 +118,11 @@ def _check_as_dict(
         "sensitivity": plan.sensitivity.value,
         "norm": plan.sensitivity.norm,
         "tight": plan.sensitivity.tight,
-        "sigma": plan.multiplier * plan.sensitivity.value,
+        "sigma": plan.blocks[0].sigma,
+        "blocks": [
+            {"name": block.name, "share": block.share, "sensitivity": block.sensitivity.value, "sigma": block.sigma}
+            for block in plan.blocks
+        ],
         "entries": [{"name": name, "scale": scale} for name, scale in zip(names, plan.scales, strict=True)],
         "expected": [expectation.to_dict() for expectation in expected],
     }
@@ -131,8 +138,6 @@ def _print_guarantee(study: "Study", plan: "NoisePlan") -> None:
         if study.adjacency == "replace-one"
         else "adding or removing one row; n is " + ("taken as public" if study.public_n else "noised too")
     )
-    bound = plan.sensitivity
-    reach = "attained by some pair of tables" if bound.tight else "an upper bound"
     shrunk = (
         f"{number(study.radius or 0)} of at most {number(study.full_radius)} (scaled units): longer rows are shrunk"
         if study.shrinks
@@ -145,41 +150,60 @@ def _print_guarantee(study: "Study", plan: "NoisePlan") -> None:
             ("guarantee", f"{budget(study.epsilon, study.delta or 0.0)}, {study.mechanism} noise"),
             ("adjacency", f"{study.adjacency}: {protects}"),
             ("radius", shrunk),
-            ("sensitivity", f"{number(bound.value)} ({bound.norm}, {reach})"),
-            (
-                "sigma",
-                f"{number(plan.multiplier * bound.value)} ({_scale_word(plan)} on a diagonal entry, scaled units)",
-            ),
+            *([("averaged", _AVERAGED.format(study.average_rows))] if study.average_rows > 1 else []),
+            *_block_facts(plan),
         ]
     )
 
 
-def _print_blocks(study: "Study", plan: "NoisePlan") -> None:
-    """The noise by block of the Gram matrix: entries of one block share one scale."""
-    from noisewise.gram import Layout
+def _block_facts(plan: "NoisePlan") -> list[tuple[str, str]]:
+    """Sensitivity and noise of every block, and its share of the budget where there are several."""
+    from noisewise.layout import BLOCK_WORDS
 
-    y = study.d + 1
-    words = {
-        (True, False): "n, the number of rows",
-        (False, False): "products of two features",
-        (False, True): "squares of features",
-    }
-    blocks: dict[tuple[str, float], int] = {}
-    for (i, j), scale in zip(Layout.of(study).pairs, plan.scales, strict=True):
-        if (i, j) == (y, y):
-            what = "square of the target"
-        elif j == y:
-            what = "sum of the target" if i == 0 else "products with the target"
-        elif i == 0:
-            what = words[True, False] if j == 0 else "sums of features"
-        else:
-            what = words[False, i == j]
-        blocks[what, scale] = blocks.get((what, scale), 0) + 1
+    facts = []
+    for block in plan.blocks:
+        bound = block.sensitivity
+        reach = "attained by some pair of tables" if bound.tight else "an upper bound"
+        of = f" of {BLOCK_WORDS[block.name]}" if len(plan.blocks) > 1 else ""
+        facts += [("share", f"{block.share:.0%} of the budget to {BLOCK_WORDS[block.name]}")] if of else []
+        facts += [
+            ("sensitivity", f"{number(bound.value)} ({bound.norm}, {reach}){of}"),
+            ("sigma", f"{number(block.sigma)} ({_scale_word(plan)} on an entry of weight 1, scaled units)"),
+        ]
+    return facts
+
+
+def _print_blocks(study: "Study", plan: "NoisePlan") -> None:
+    """The noise by kind of entry: entries of one kind share one scale."""
+    from noisewise.layout import Layout
+
+    kinds: dict[tuple[str, float], int] = {}
+    for entry, scale in zip(Layout.of(study).entries, plan.scales, strict=True):
+        kind = (_kind(entry, study.d + 1), scale)
+        kinds[kind] = kinds.get(kind, 0) + 1
     print_table(
         ["released, summed over rows", "entries", "noise on each"],
-        ([what, str(count), number(scale) if scale else "exact"] for (what, scale), count in blocks.items()),
+        ([what, str(count), number(scale) if scale else "exact"] for (what, scale), count in kinds.items()),
         title=f"What is released ({_scale_word(plan)} in scaled units, where columns run from -1 to 1)",
     )
+
+
+def _kind(entry: tuple[int, ...], y: int) -> str:
+    """An entry of the released vector in words; y is the target's index."""
+    if not entry:
+        return "smallest eigenvalue of X'X"
+    factors = [i for i in entry if i]
+    if len(factors) > 2:
+        return f"products of {('three', 'four')[len(factors) - 3]} features"
+    if not factors:
+        return "n, the number of rows"
+    if len(factors) == 1:
+        return "sum of the target" if y in factors else "sums of features"
+    if factors == [y, y]:
+        return "square of the target"
+    if y in factors:
+        return "products with the target"
+    return "squares of features" if factors[0] == factors[1] else "products of two features"
 
 
 def _print_expected(study: "Study", expected: list["Expectation"]) -> None:
@@ -279,6 +303,7 @@ def show(path: StudyPath, as_json: Json = False) -> None:
             ("min rows", f"{study.min_rows:,}"),
             ("radius", f"{plain(study.radius or 0)} of at most {plain(study.full_radius)}"),
             ("bits", str(study.bits)),
+            ("released", _released(study)),
         ]
     )
     print_table(
@@ -295,6 +320,15 @@ def show(path: StudyPath, as_json: Json = False) -> None:
         ([feature.name, plain(feature.centre), plain(feature.half_width)] for feature in study.encoded),
         title="Features of the regression",
     )
+
+
+def _released(study: "Study") -> str:
+    from noisewise.layout import BLOCK_WORDS, Layout
+
+    blocks = Layout.of(study).blocks
+    shares = [f"{BLOCK_WORDS[block.name]} ({block.share:.0%} of the budget)" for block in blocks]
+    averaged = f", of averages of {study.average_rows} rows" if study.average_rows > 1 else ""
+    return (", ".join(shares) if len(blocks) > 1 else BLOCK_WORDS[blocks[0].name]) + averaged
 
 
 def _allowed(column: "Column") -> str:

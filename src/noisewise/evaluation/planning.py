@@ -91,7 +91,8 @@ def expected_widths(
     variance = _residual_variance(study, residual_sd)
     scaled = (prior or Prior()).in_scaled_units(units)
     noise = _noise_sds(study, plan or plan_noise(study))
-    S = n * _mean_outer_product(study)
+    k = study.average_rows
+    variance, S = variance / k, (n // k) * _mean_outer_product(study)
     both = []
     with_noise = S @ np.linalg.solve(variance * S + np.diag(noise.sd_z**2), S)
     for information in (with_noise, S / variance):
@@ -104,7 +105,7 @@ def expected_widths(
         n=n,
         holders=holders,
         interval=interval,
-        residual_sd=float(np.sqrt(variance)) * study.target.half_width,
+        residual_sd=float(np.sqrt(variance * k)) * study.target.half_width,
         strength=float(np.linalg.eigvalsh(S)[0] / noise.norm_S),
         widths=tuple(
             ExpectedWidth(name, float(width * noisy), float(width * clear))
@@ -173,12 +174,15 @@ def suggest_radius(
     coefficients are drawn in a random direction, and target values are not clipped.
     """
     _check_counts(study, n, holders)
+    if study.average_rows > 1:
+        raise StudyError("suggest_radius does not simulate averaged rows; use average_rows = 1.")
     if replications < 2:
         raise StudyError(f"replications {replications!r} is too few; at least 2, better 100 or more.")
     full = study.full_radius
     grid = np.unique(np.append(np.geomspace(full / 4.0, full, 16) if radii is None else np.asarray(radii, float), full))
     studies = [replace(study, radius=float(radius)) for radius in grid]
-    scales = np.array([plan_noise(variant).scales for variant in studies])
+    entries = len(Layout.of(study).pairs)
+    scales = np.array([plan_noise(variant).scales[:entries] for variant in studies])
     variance = _residual_variance(study, residual_sd)
     scaled = Prior().in_scaled_units(Units.of_study(study))
     rng = np.random.default_rng(seed)
@@ -299,15 +303,23 @@ def _noise_sds(study: Study, plan: NoisePlan) -> _Noise:
 
 
 def _mean_outer_product(study: Study) -> Floats:
-    """E[bb'] of the assumed rows, shrunk to the study's radius; by simulation with a fixed seed if that shrinks any."""
-    first = 0 if study.intercept else 1
+    """E[bb'] of the assumed rows, shrunk to the study's radius; by simulation with a fixed seed if that shrinks any.
+
+    Of averages of k rows it is mm' + (E[bb'] - mm') / k, m = E[b].
+    """
     if not study.shrinks:
-        return feature_moments(study)[first:, first:]
-    x = draw_features(study, 20_000, np.random.default_rng(0))
-    radius = cast(float, study.radius)
-    x *= np.minimum(1.0, radius / np.maximum(np.linalg.norm(x, axis=1), radius))[:, None]
-    b = np.hstack([np.ones((len(x), 1)), x])[:, first:]
-    return np.asarray(b.T @ b / len(b))
+        moments = feature_moments(study)
+    else:
+        x = draw_features(study, 20_000, np.random.default_rng(0))
+        radius = cast(float, study.radius)
+        x *= np.minimum(1.0, radius / np.maximum(np.linalg.norm(x, axis=1), radius))[:, None]
+        b = np.hstack([np.ones((len(x), 1)), x])
+        moments = b.T @ b / len(b)
+    if study.average_rows > 1:
+        between = np.outer(moments[0], moments[0])
+        moments = between + (moments - between) / study.average_rows
+    first = 0 if study.intercept else 1
+    return np.asarray(moments[first:, first:])
 
 
 def _residual_variance(study: Study, residual_sd: float | None) -> float:
@@ -319,6 +331,8 @@ def _residual_variance(study: Study, residual_sd: float | None) -> float:
 
 
 def _check_counts(study: Study, n: int, holders: int) -> None:
+    if study.statistics != "gram":
+        raise StudyError("A study with statistics = 'spread' releases no regression, so there is none to plan for.")
     if n < study.min_rows:
         raise StudyError(f"n {n} is below the study's min_rows {study.min_rows}; no holder could release so few rows.")
     if holders < 1:

@@ -50,12 +50,14 @@ class RowReport:
     shrunk: int
     missing_by_column: Mapping[str, int]
     clipped_by_column: Mapping[str, int]
+    left_over: int = 0
 
     def __str__(self) -> str:
         counts = {
             "rows read": self.read,
             "rows used": self.used,
             "rows dropped for a missing value": self.dropped,
+            "rows left out at the end, too few for a group": self.left_over,
             "rows with a missing value put at its centre": self.missing - self.dropped,
             "rows with a value clipped to its bounds": self.clipped,
             "rows shrunk onto the radius": self.shrunk,
@@ -231,11 +233,12 @@ class Encoder:
         self._totals["used"] += w.shape[1]
         return w
 
-    def report(self) -> RowReport:
-        """What was done to all rows so far."""
+    def report(self, left_over: int = 0) -> RowReport:
+        """What was done to all rows so far; ``left_over`` of them were encoded and not used."""
         totals = self._totals
         return RowReport(
-            **totals,
+            **{**totals, "used": totals["used"] - left_over},
+            left_over=left_over,
             dropped=totals["read"] - totals["used"],
             missing_by_column=dict(self._missing),
             clipped_by_column=dict(self._clipped),

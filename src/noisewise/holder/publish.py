@@ -157,7 +157,7 @@ class Holder:
         ledger, entry = self._reserve(ledger, event, round, again)
         # From here on the budget is spent, come what may.
         noise = self._noise.draw(plan.law, plan.grid_scales)
-        return Paid(_add(Layout.of(self.study).pick(gram.matrix), noise), ledger, entry)
+        return Paid(_add(gram.entries(Layout.of(self.study)), noise), ledger, entry)
 
     def dry_run(self, table: object = None) -> DryRun:
         """Cost and noise of a release, and with a table whether it fits the study. Spends and writes nothing."""
@@ -329,7 +329,7 @@ class Holder:
 def exact_release(study: Study, table: object, *, holder: str = "", extra_columns: ExtraColumns = "refuse") -> Release:
     """The statistics with no noise at all, for simulations: such a Release says that it protects nobody."""
     gram, _ = gram_of(study, table, extra_columns=extra_columns)
-    values = Layout.of(study).pick(gram.matrix)
+    values = gram.entries(Layout.of(study))
     return Release.from_plan(study, values, plan_noise(study), holder=holder, insecure=NoNoise.insecure, exact=True)
 
 

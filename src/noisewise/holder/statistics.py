@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from noisewise.errors import DataError
-from noisewise.gram import Gram, max_chunk_rows
+from noisewise.gram import Floats, Gram, max_chunk_rows
 from noisewise.holder.columns import ExtraColumns
 from noisewise.holder.encode import Encoder, RowReport
 from noisewise.holder.files import Batches
@@ -44,11 +44,14 @@ def gram_of(
     """The exact Gram matrix of a table, and what was done to its rows.
 
     ``progress`` is called with the number of rows read so far. ``chunk_rows`` sets how many rows go into one matrix
-    product; the result does not depend on it.
+    product; the result does not depend on it. Where the study averages groups of rows, the last rows that fill no group
+    are left out.
     """
     source = open_table(table, study, extra_columns)
     encoder = Encoder(study)
-    size = min(chunk_rows or best_chunk_rows(study), max_chunk_rows(study.bits))
+    k = study.average_rows
+    groups = min((chunk_rows or best_chunk_rows(study)) // k, max_chunk_rows(study.bits, k))
+    size = k * max(groups, 1)
     buffer = np.empty((study.d + 2, size + PADDING))[:, :size]
     gram = Gram.empty(study)
     read = filled = 0
@@ -60,13 +63,20 @@ def gram_of(
             filled += encoder.encode(part, read + start, out=room).shape[1]
             start += part.num_rows
             if filled == size:
-                gram, filled = gram.add_chunk(buffer), 0
+                gram, filled = gram.add_chunk(_sums_of_groups(buffer, k)), 0
         read += batch.num_rows
         if progress is not None:
             progress(read)
     if read == 0:
         raise DataError(f"{source.label} has no rows (a reader can be read only once); give a table with rows.")
-    return gram.add_chunk(buffer[:, :filled]), encoder.report()
+    left = filled % k
+    gram = gram.add_chunk(_sums_of_groups(buffer[:, : filled - left], k))
+    return gram, encoder.report(left_over=left)
+
+
+def _sums_of_groups(w: Floats, k: int) -> Floats:
+    """Sums of k rows each, in the order of the table, which says nothing of their values."""
+    return w if k == 1 else w.reshape(w.shape[0], -1, k).sum(axis=2)
 
 
 def best_chunk_rows(study: Study) -> int:

@@ -24,6 +24,7 @@ import math
 from dataclasses import dataclass, replace
 
 from noisewise.errors import RoundError
+from noisewise.layout import Layout
 from noisewise.privacy.accounting import Event
 from noisewise.privacy.calibration import LARGEST_GRID_SCALE, NoisePlan, plan_noise
 from noisewise.study import Study
@@ -69,6 +70,11 @@ def plan_shared_noise(study: Study, crowd: Crowd) -> NoisePlan:
         raise RoundError(
             "A secure sum needs mechanism 'gaussian': Laplace noise does not split over holders. Agree on a study with "
             "mechanism = 'gaussian' and a delta, or let every holder release alone."
+        )
+    if not Layout.of(study).additive:
+        raise RoundError(
+            "A secure sum adds up what holders release, and smallest eigenvalues don't add up. Agree on a study "
+            "without smallest_eigenvalue, or let every holder release alone."
         )
     finest = _finest(plan_noise(study), crowd)
     if finest < FINEST_GRID_SCALE:

@@ -26,25 +26,30 @@ L2, in the coordinates of ``Layout.weights`` (svec, so |svec(M)| = |M|_F):
     edge has the sign of -2 m^2 + 2 B m - Y^2, whose discriminant 4 B^2 - 8 Y^2 is negative: m = 0, g <= 4 B^2 Y^2.
   Public n with an intercept: the change of n is 0 here, nothing to take off.
 
-L1 (Laplace), the sum over released entries of what each can move by: for replace-one the width of the entry's interval,
-for add-remove its largest size, by interval arithmetic over x_i in [lowest_i, min(1, R)], y in [-1, 1]; two
+L1 (Laplace), the sum over released entries of what each can move by: for replace-one the width of the entry's
+interval, for add-remove its largest size, by interval arithmetic over x_i in [lowest_i, min(1, R)], y in [-1, 1]; two
 indicators of one column are never both 1, so their product is 0. Where the ball is small, a block has a second bound:
-with l1 = max |x|_1 <= min(columns, R sqrt d),  sum_{i<=j} |x_i x_j| = (|x|_1^2 + |x|_2^2) / 2 <= (l1^2 + R^2) / 2,
-sum_i |x_i| <= l1, sum_i |x_i y| <= l1; a replacement moves a block by at most twice that. Each block takes the smaller.
+with l1 = max |x|_1 <= min(c, R sqrt c) for c columns (of each one feature at most is not 0),  sum_{i<=j} |x_i x_j| =
+(|x|_1^2 + |x|_2^2) / 2 <= (l1^2 + R^2) / 2, sum_i |x_i| <= l1, sum_i |x_i y| <= l1; a replacement moves a block by at
+most twice that. Each block takes the smaller.
 
 A replacement has a third bound, for all entries at once, and mostly the least. With p = w + w' and m = w - w' the
 change of A is D = (pm' + mp') / 2, so sum_ij |D_ij| <= |p|_1 |m|_1 <= K^2 where K bounds (|p|_1 + |m|_1) / 2, the sum
-of max(|w_i|, |w'_i|): 1 for the constant and for y, at most min(1, R) for a number, twice that for a column of three or
-more levels (two rows can light two indicators), and for all of x at most sqrt(2 d) R (Cauchy-Schwarz twice, with
-|p|^2 + |m|^2 = 2 |w|^2 + 2 |w'|^2). A unique entry off the diagonal is counted twice in that sum, one on it once, so
-the released entries move by at most (K^2 + diagonal) / 2, where |D_ii| <= max(w_i^2, w'_i^2) and D_00 = 0.
+of max(|w_i|, |w'_i|): 1 for the constant and for y, at most min(1, R) for a number, twice that for a column of three
+or more levels (two rows can light two indicators), and for all of x, with e features that two rows can light, at most
+sqrt(2 e) R (Cauchy-Schwarz twice, with |p|^2 + |m|^2 = 2 |w|^2 + 2 |w'|^2). A unique entry off the diagonal is
+counted twice in that sum, one on it once, so the released entries move by at most (K^2 + diagonal) / 2, where |D_ii|
+<= max(w_i^2, w'_i^2) and D_00 = 0.
+
+All of this is for the plain Gram matrix. ``blocks.py`` has what else a study can release, proofs and all.
 """
 
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from noisewise.gram import Layout
+from noisewise.layout import BlockName, Layout
+from noisewise.privacy import blocks
 from noisewise.study import Adjacency, Study
 
 
@@ -57,12 +62,28 @@ class Sensitivity:
     tight: bool
 
 
-def sensitivity(study: Study) -> Sensitivity:
-    """The sensitivity, in scaled units, that the study's mechanism needs."""
-    if study.mechanism == "laplace":
-        return Sensitivity(l1(study), "L1", tight=False)
+def sensitivity(study: Study, block: BlockName | None = None) -> Sensitivity:
+    """The sensitivity, in scaled units, that the study's mechanism needs for a block; by default for the first."""
+    laplace = study.mechanism == "laplace"
     radius, public_n = _settled(study)
-    value = l2(
+    if block == "eigenvalue":
+        value, tight = blocks.eigenvalue(study, radius), False
+    elif block == "fourth":
+        value, tight = (blocks.fourth_l1 if laplace else blocks.fourth_l2)(study, radius), False
+    elif study.statistics == "spread":
+        value = (blocks.spread_l1 if laplace else blocks.spread_l2)(study, radius, public_n)
+        tight = not laplace and not study.shrinks
+    elif study.average_rows > 1:
+        value, tight = (blocks.averaged_l1 if laplace else blocks.averaged_l2)(study, radius), False
+    elif laplace:
+        value, tight = l1(study), False
+    else:
+        value, tight = _gram_l2(study, radius, public_n), _l2_is_tight(study, radius)
+    return Sensitivity(value, "L1" if laplace else "L2", tight)
+
+
+def _gram_l2(study: Study, radius: float, public_n: bool) -> float:
+    return l2(
         radius=radius,
         target=1.0,
         intercept=study.intercept,
@@ -70,7 +91,6 @@ def sensitivity(study: Study) -> Sensitivity:
         adjacency=study.adjacency,
         public_n=public_n,
     )
-    return Sensitivity(value, "L2", _l2_is_tight(study, radius))
 
 
 def l2(
@@ -129,7 +149,7 @@ def l1(study: Study) -> float:
         block = "u" if i == y else ("sum y" if i == 0 else "z") if j == y else "sum x" if i == 0 else "S"
         boxes[block] += high - low if replace else max(abs(low), abs(high))
     times = 2.0 if replace else 1.0
-    norm1 = min(float(len(study.features)), radius * math.sqrt(study.d))
+    norm1 = blocks.largest_l1(study, radius)
     balls = {"sum x": times * norm1, "S": times * (norm1**2 + radius**2) / 2, "z": times * norm1}
     by_block = sum(min(value, balls.get(block, value)) for block, value in boxes.items())
     return min(by_block, _l1_of_a_replacement(study, radius)) if replace else by_block
@@ -138,9 +158,8 @@ def l1(study: Study) -> float:
 def _l1_of_a_replacement(study: Study, radius: float) -> float:
     """The bound for all entries at once, by D = (pm' + mp') / 2."""
     largest = min(1.0, radius)
-    lit = sum(1 if column.kind != "categorical" else min(2, len(column.levels) - 1) for column in study.features)
-    k = (1.0 if study.intercept else 0.0) + min(largest * lit, math.sqrt(2.0 * study.d) * radius) + 1.0
-    diagonal = min(lit * largest**2, 2.0 * radius**2) + (1.0 if study.release_yy else 0.0)
+    k = (1.0 if study.intercept else 0.0) + blocks.largest_of_two(study, radius) + 1.0
+    diagonal = min(blocks.lit(study) * largest**2, 2.0 * radius**2) + (1.0 if study.release_yy else 0.0)
     return (k**2 + diagonal) / 2.0
 
 
