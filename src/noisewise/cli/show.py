@@ -20,6 +20,8 @@ REFUSED = 2
 # which extra of the package brings what
 EXTRAS = {
     "holder": ("pyarrow", "opendp"),
+    "node": ("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography", "httpx"),
+    "postgresql": ("psycopg",),
     "analyst": ("arviz", "xarray", "h5netcdf", "matplotlib", "numba", "nutpie"),
 }
 
@@ -32,7 +34,7 @@ class GuardedGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order in which they are used."""
         known = super().list_commands(ctx)
-        order = ("demo", "study", "ledger", "release", "fit", "predict")
+        order = ("demo", "study", "ledger", "release", "fit", "predict", "node")
         return sorted(known, key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:

@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,11 @@ class _Server(uvicorn.Server):
             logs.info("listening", host=host, port=port, tls=self.config.is_ssl)
 
 
-def serve(app: ASGIApp, where: Listening) -> None:
-    """Serve until SIGTERM or SIGINT; the process is this server's alone."""
+def serve(make: Callable[[], ASGIApp], where: Listening) -> None:
+    """Serve what ``make`` makes until SIGTERM or SIGINT; the process is this server's alone.
+
+    The socket and TLS are checked first: what is refused there has opened no store yet.
+    """
     logs.start()
     tls: dict[str, Any] = {}
     if bool(where.tls_certificate) != bool(where.tls_key):
@@ -82,8 +86,9 @@ def serve(app: ASGIApp, where: Listening) -> None:
     if where.tls_certificate and where.tls_key:
         _check_tls(where.tls_certificate, where.tls_key)
         tls = {"ssl_certfile": str(where.tls_certificate), "ssl_keyfile": str(where.tls_key)}
+    listener = _bind(where)
     config = uvicorn.Config(
-        app,
+        make(),
         http=_Impatient,
         ws="none",
         lifespan="on",
@@ -100,7 +105,7 @@ def serve(app: ASGIApp, where: Listening) -> None:
     # the server ends by raising the signal once more, which here means: done
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: sys.exit(0))
-    _Server(config).run(sockets=[_bind(where)])
+    _Server(config).run(sockets=[listener])
 
 
 def _bind(where: Listening) -> socket.socket:

@@ -6,6 +6,7 @@ request is counted, timed and logged in one line of public facts.
 """
 
 import asyncio
+import errno
 import json
 import secrets
 import time
@@ -24,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisewise.compute import logs
 from noisewise.compute.limits import Buckets, Rate, network
-from noisewise.errors import ForgeryError, NoisewiseError
+from noisewise.errors import ForgeryError, NoisewiseError, OutputError
 from noisewise.protocol.keys import is_key
 from noisewise.protocol.signed import parse
 
@@ -208,8 +209,12 @@ def answer(refusal: Refusal, scope: Scope) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, Refusal):
         return answer(error, request.scope)
-    status = 403 if isinstance(error, ForgeryError) else 400
-    return answer(Refusal(status, str(error), kind=type(error).__name__), request.scope)
+    status, wait = 400, 0
+    if isinstance(error, ForgeryError):
+        status = 403
+    elif isinstance(error, OutputError):
+        status, wait = (507 if error.errno == errno.ENOSPC else 503), 5
+    return answer(Refusal(status, str(error), kind=type(error).__name__, retry_after=wait), request.scope)
 
 
 async def _http(request: Request, error: Exception) -> Response:

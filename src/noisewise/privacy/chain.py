@@ -18,11 +18,11 @@ import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from noisewise.errors import LedgerError, OutputError
 
@@ -62,14 +62,52 @@ class Transaction:
 
     def append(self, kind: str, payload: Mapping[str, Any]) -> Entry:
         last = self.entries[-1] if self.entries else None
-        position, previous = (last.position + 1, last.hash) if last else (1, GENESIS)
-        text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        entry = Entry(position, kind, dict(payload), previous, entry_hash(position, kind, text, previous))
-        self._connection.execute(
-            "INSERT INTO entries VALUES (?, ?, ?, ?, ?)", (position, kind, text, previous, entry.hash)
-        )
+        row = linked((last.position, last.hash) if last else (0, GENESIS), kind, payload)
+        self._connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?)", row)
+        entry = Entry(row.position, kind, dict(payload), row.previous, row.hash)
         self.entries += (entry,)
         return entry
+
+
+class Row(NamedTuple):
+    """An entry as it is stored."""
+
+    position: int
+    kind: str
+    payload: str
+    previous: str
+    hash: str
+
+
+def linked(last: tuple[int, str], kind: str, payload: Mapping[str, Any]) -> Row:
+    """The row of a new entry behind the one with this position and hash; (0, GENESIS) if there is none."""
+    position, previous = last[0] + 1, last[1]
+    text = json.dumps(payload, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return Row(position, kind, text, previous, entry_hash(position, kind, text, previous))
+
+
+def follow(rows: Iterable[Row | tuple[int, str, str, str, str]], broken: Callable[[str], Exception]) -> Iterator[Entry]:
+    """The entries of a chain, oldest first, as long as it holds; then ``broken`` makes the error from words."""
+    previous = GENESIS
+    for expected, (position, kind, text, claimed, digest) in enumerate(rows, start=1):
+        if position != expected:
+            raise broken(f"entry {expected} is missing; it was removed.")
+        if claimed != previous:
+            raise broken(f"entry {position} does not follow the one before it.")
+        if digest != entry_hash(position, kind, text, previous):
+            raise broken(f"entry {position} was changed after it was written.")
+        yield Entry(position, kind, _parsed(text, position, broken), previous, digest)
+        previous = digest
+
+
+def _parsed(text: str, position: int, broken: Callable[[str], Exception]) -> Mapping[str, Any]:
+    try:
+        payload = json.loads(text)
+    except ValueError:
+        payload = None
+    if not isinstance(payload, dict):
+        raise broken(f"entry {position} is not readable.")
+    return payload
 
 
 def entry_hash(position: int, kind: str, payload: str, previous: str) -> str:
@@ -182,36 +220,16 @@ class Chain:
         if schema != set(_SCHEMA):
             raise LedgerError(f"{self.path}: the tables are not those of a ledger; they were changed. {_RESTORE}")
         rows = connection.execute("SELECT position, kind, payload, previous, hash FROM entries ORDER BY position")
-        out: list[Entry] = []
-        previous = GENESIS
-        for expected, (position, kind, text, claimed, digest) in enumerate(rows, start=1):
-            if position != expected:
-                raise LedgerError(f"{self.path}: entry {expected} is missing; it was removed. {_RESTORE}")
-            if claimed != previous:
-                raise LedgerError(f"{self.path}: entry {position} does not follow the one before it. {_RESTORE}")
-            if digest != entry_hash(position, kind, text, previous):
-                raise LedgerError(f"{self.path}: entry {position} was changed after it was written. {_RESTORE}")
-            out.append(Entry(position, kind, _parsed(text, self.path, position), previous, digest))
-            previous = digest
+        out = tuple(follow(rows, lambda words: LedgerError(f"{self.path}: {words} {_RESTORE}")))
         if not out:
             raise LedgerError(f"{self.path}: entry 1 is missing; it was removed. {_RESTORE}")
-        return tuple(out)
+        return out
 
 
 _RESTORE = (
     "Nothing can be released from it. Restore a backup, run 'noisewise ledger verify' on it with every release that "
     "was published, and count what the backup lacks as spent."
 )
-
-
-def _parsed(text: str, path: Path, position: int) -> Mapping[str, Any]:
-    try:
-        payload = json.loads(text)
-    except ValueError:
-        payload = None
-    if not isinstance(payload, dict):
-        raise LedgerError(f"{path}: entry {position} is not readable. {_RESTORE}")
-    return payload
 
 
 def _in_words(error: sqlite3.Error, verb: str) -> str:
