@@ -64,7 +64,7 @@ from typer.testing import CliRunner
 
 from noisewise.cli import app
 
-for command in ("study", "release", "ledger", "fit", "predict", "demo"):
+for command in ("study", "release", "ledger", "fit", "predict", "demo", "node"):
     assert CliRunner().invoke(app, [command, "--help"]).exit_code == 0
 """
 
