@@ -1,10 +1,12 @@
 """Small problems with known parts, for the tests of the methods, and what the tests compare."""
 
 import ctypes
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import xarray
 
+from noisewise.analyst.diagnostics import import_arviz
 from noisewise.analyst.methods.base import Draws
 from noisewise.analyst.methods.exact.entry import Entry
 from noisewise.analyst.methods.exact.layout import Model, pack
@@ -81,6 +83,23 @@ def scaled(problem: Problem, prior: Prior | None = None) -> ScaledPrior:
 def unknowns(result: Draws) -> Floats:
     """(chains, draws, p + 1): theta and log v."""
     return np.concatenate([result.theta, np.log(result.variance)[..., None]], axis=2)
+
+
+class Moments(NamedTuple):
+    """Means with their Monte Carlo standard errors."""
+
+    mean: Floats
+    error: Floats
+
+
+def moments(values: Floats) -> Moments:
+    """Of (chains, draws, quantities): means of each quantity and its square, with Monte Carlo standard errors."""
+    both = np.concatenate([values, values**2], axis=2)
+    data = xarray.Dataset({"values": (("chain", "draw", "moment"), both)})
+    return Moments(both.mean(axis=(0, 1)), import_arviz().mcse(data)["values"].to_numpy())
+
+
+FAR = 5.5  # standard errors; a sound method passes them with probability 4e-8
 
 
 class Density:
