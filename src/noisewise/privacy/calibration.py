@@ -28,6 +28,7 @@ epsilon), so the privacy loss is at most sum_i f_i epsilon = epsilon. (The sum o
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 from noisewise.errors import StudyError
@@ -80,6 +81,7 @@ class NoisePlan:
         return tuple(math.ldexp(scale, 2 * self.bits) for scale in self.scales)
 
 
+@lru_cache(maxsize=1024)  # every check of a task asks for the same few
 def gaussian_multiplier(epsilon: float, delta: float) -> float:
     """sigma / sensitivity of the analytic Gaussian mechanism."""
     from dp_accounting import get_sigma_gaussian
