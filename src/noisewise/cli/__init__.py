@@ -1,4 +1,4 @@
-"""The command line: ``noisewise study | release | ledger | fit | predict | demo | node``.
+"""The command line: ``noisewise study | release | ledger | fit | predict | demo | join | round | node``.
 
 Exit codes: 0 all is well; 1 something unexpected failed (a traceback without any variable's value is shown);
 2 the request was refused, with a message that says why and what to do.
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import demo, fit, ledger, node, predict, release, study
+from noisewise.cli import demo, fit, join, ledger, node, predict, release, round, study
 from noisewise.cli.show import GuardedGroup, out
 
 app = typer.Typer(
@@ -44,6 +44,8 @@ def _options(
 app.add_typer(study.app, name="study")
 app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")
+app.add_typer(join.app, name="join")
+app.add_typer(round.app, name="round")
 app.command("fit")(fit.fit)
 app.command("predict")(predict.predict)
 app.command("demo")(demo.demo)

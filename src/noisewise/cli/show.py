@@ -34,7 +34,7 @@ class GuardedGroup(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         """In the order in which they are used."""
         known = super().list_commands(ctx)
-        order = ("demo", "study", "ledger", "release", "fit", "predict", "node")
+        order = ("demo", "study", "ledger", "release", "fit", "predict", "join", "round", "node")
         return sorted(known, key=lambda name: order.index(name) if name in order else len(order))
 
     def invoke(self, ctx: Any) -> Any:

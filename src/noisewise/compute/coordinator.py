@@ -84,6 +84,10 @@ class Coordinator:
             raise RoundError(f"An invitation is good for more than 0 and at most 366 days; got {days:g}.")
         return self.notebook.invite(name, self._clock() + timedelta(days=days))
 
+    def enrol(self, request: Signed) -> bool:
+        """Register the key that signed the request; whether it is new."""
+        return self.notebook.enrol(request, self._clock())
+
     def open(
         self,
         study: Study,

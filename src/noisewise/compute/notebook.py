@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 
 from noisewise.errors import OutputError, RefusedError, RoundError
@@ -148,6 +149,16 @@ class Notebook:
             raise RefusedError(f"There is no round {round[:64]!r}.", 404)
         return _record(*row)
 
+    def find(self, beginning: str = "") -> Record:
+        """The round whose name begins like this; with nothing given the newest."""
+        found = [record for record in self.rounds() if record.task.id.startswith(beginning)]
+        if not found:
+            known = ", ".join(record.task.id[:16] for record in self.rounds()[:5]) or "none yet"
+            raise RoundError(f"There is no round {beginning!r:.70}; the newest are: {known}.")
+        if beginning and len(found) > 1:
+            raise RoundError(f"{len(found)} rounds begin with {beginning!r:.70}; give more of the name.")
+        return found[0]
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._reading() as connection:
@@ -173,7 +184,13 @@ class Notebook:
 
 
 def _record(task: str, phase: str, reason: str, opened: str) -> Record:
-    return Record(Task.of(Signed.from_dict(json.loads(task), "task")), Phase(phase), reason, opened)
+    return Record(_task(task), Phase(phase), reason, opened)
+
+
+@lru_cache(maxsize=64)
+def _task(text: str) -> Task:
+    """Checking a task costs more than reading it, and it never changes."""
+    return Task.of(Signed.from_dict(json.loads(text), "task"))
 
 
 def _hash(token: str) -> str:

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisewise.compute import logs
 from noisewise.compute.limits import Buckets, Rate, network
-from noisewise.errors import ForgeryError, NoisewiseError, OutputError
+from noisewise.errors import ForgeryError, NoisewiseError, OutputError, RefusedError
 from noisewise.protocol.keys import is_key
 from noisewise.protocol.signed import parse
 
@@ -212,6 +212,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     status, wait = 400, 0
     if isinstance(error, ForgeryError):
         status = 403
+    elif isinstance(error, RefusedError):
+        status = error.status
     elif isinstance(error, OutputError):
         status, wait = (507 if error.errno == errno.ENOSPC else 503), 5
     return answer(Refusal(status, str(error), kind=type(error).__name__, retry_after=wait), request.scope)
