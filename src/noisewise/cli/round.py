@@ -179,7 +179,6 @@ def status(
     Example:
       noisewise round status coordinator --watch
     """
-    from noisewise.compute.board import as_dict
     from noisewise.compute.coordinator import Coordinator
 
     coordinator = Coordinator(folder, network(allow_http, ca))
@@ -189,7 +188,7 @@ def status(
         return
     standing = coordinator.standing(name)
     if as_json:
-        print_json({"round": name, "phase": str(standing.phase), "reason": standing.reason, **as_dict(standing)})
+        print_json({"round": name, "phase": str(standing.phase), "reason": standing.reason, **standing.to_dict()})
         return
     print_facts(_facts(standing))
     print_table(*_who(standing), align="l" * 10)

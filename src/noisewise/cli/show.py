@@ -19,7 +19,7 @@ REFUSED = 2
 
 # which extra of the package brings what
 EXTRAS = {
-    "holder": ("pyarrow", "opendp"),
+    "holder": ("pyarrow", "opendp", "cryptography", "httpx"),
     "node": ("starlette", "uvicorn", "sqlalchemy", "prometheus_client", "cryptography", "httpx"),
     "postgresql": ("psycopg",),
     "analyst": ("arviz", "xarray", "h5netcdf", "matplotlib", "numba", "nutpie"),
@@ -47,10 +47,10 @@ class GuardedGroup(TyperGroup):
                 raise typer.Exit(REFUSED) from None
             except ModuleNotFoundError as error:
                 package = (error.name or "").partition(".")[0]
-                extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
-                if extra is None:
+                extras = [f"'noisewise[{extra}]'" for extra, packages in EXTRAS.items() if package in packages]
+                if not extras:
                     raise
-                text = f"error: this command needs {package}; install it with pip install 'noisewise[{extra}]'"
+                text = f"error: this command needs {package}; install it with pip install {' or '.join(extras)}"
                 err().print(text, style="red", soft_wrap=True)
                 raise typer.Exit(REFUSED) from None
 

@@ -21,7 +21,6 @@ from noisewise.compute.web import BYTES, Limits, Refusal, Web, reply
 from noisewise.errors import OutputError, UnreachableError
 from noisewise.protocol.envelope import largest
 from noisewise.protocol.keys import is_key
-from noisewise.protocol.progress import Progress
 from noisewise.protocol.signed import Signed
 from noisewise.protocol.task import Card
 
@@ -81,7 +80,7 @@ class Board:
     async def _round(self, request: Request) -> Response:
         record = await self._record(request)
         standing = await _aside(lambda: self._standing(record))
-        return reply({**_brief(record), **as_dict(standing)})
+        return reply({**_brief(record), **standing.to_dict()})
 
     async def _task(self, request: Request) -> Response:
         return reply((await self._record(request)).task.signed.to_dict())
@@ -145,8 +144,6 @@ async def _aside(action: Callable[[], Result]) -> Result:
         return await asyncio.to_thread(action)
     except UnreachableError as error:
         raise Refusal(502, str(error), kind="UnreachableError", retry_after=1) from None
-    except OutputError:
-        raise Refusal(503, "The board's notebook can't be used now; try again soon.", retry_after=5) from None
 
 
 def _brief(record: Record) -> dict[str, Any]:
@@ -161,25 +158,6 @@ def _brief(record: Record) -> dict[str, Any]:
         "deadline": task.deadline.isoformat(),
         "holders": len(task.members),
         "needed": task.crowd.least,
-    }
-
-
-def as_dict(standing: Standing) -> dict[str, Any]:
-    """Who is missing, and what every node says."""
-    return {
-        "words": standing.in_words(),
-        "missing": [{"name": member.name, "key": member.key} for member in standing.missing],
-        "nodes": [
-            {
-                "name": card.name,
-                "url": card.url,
-                "key": card.key,
-                "phase": str(node.phase) if isinstance(node, Progress) else None,
-                "holders": len(node.holders) if isinstance(node, Progress) else None,
-                "problem": "" if isinstance(node, Progress) else str(node),
-            }
-            for card, node in zip(standing.task.nodes, standing.nodes, strict=True)
-        ],
     }
 
 

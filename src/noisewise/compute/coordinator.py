@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from noisewise.compute.notebook import Notebook, Record
 from noisewise.errors import ForgeryError, RefusedError, RoundError, UnreachableError
@@ -60,6 +60,24 @@ class Standing:
             f"{self.arrived:,} of {len(self.task.members):,} holders are at all nodes, {self.task.crowd.least:,} needed"
         )
         return heard + (f"; no answer from {', '.join(self.silent)}" if self.silent else "")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Who is missing, and what every node says."""
+        return {
+            "words": self.in_words(),
+            "missing": [{"name": member.name, "key": member.key} for member in self.missing],
+            "nodes": [
+                {
+                    "name": card.name,
+                    "url": card.url,
+                    "key": card.key,
+                    "phase": str(node.phase) if isinstance(node, Progress) else None,
+                    "holders": len(node.holders) if isinstance(node, Progress) else None,
+                    "problem": "" if isinstance(node, Progress) else str(node),
+                }
+                for card, node in zip(self.task.nodes, self.nodes, strict=True)
+            ],
+        }
 
 
 class Coordinator:
@@ -157,28 +175,30 @@ class Coordinator:
         self._ask(task, lambda node: node.send("PUT", f"/rounds/{task.id}/abort", order))
 
     def _sum(self, task: Task) -> Release:
+        """Freeze, agree, sum. Nodes check and intersect for themselves: with too few holders they abort."""
         freeze = Signed.by(self.identity, "freeze", {"task": task.id}).to_dict()
-        manifests = self._ask(task, lambda node: node.send("PUT", f"/rounds/{task.id}/freeze", freeze))
-        agreed = self._agree(task, manifests)
-        # nodes check and intersect for themselves: too few holders and they abort by their own decision
-        handed = {"manifests": manifests}
         try:
+            manifests = self._ask(task, lambda node: node.send("PUT", f"/rounds/{task.id}/freeze", freeze))
+            agreed = self._agree(task, manifests)
+            handed = {"manifests": manifests}
             self._ask(task, lambda node: node.send("PUT", f"/rounds/{task.id}/manifests", handed))
-        except RefusedError as error:
-            if agreed is not None:
-                raise
-            words = str(error)
-        else:
-            words = ""
-        if agreed is None:
-            few = len(intersection(read_manifest(raw, task)[1] for raw in manifests))
-            reason = f"{few} holders reached all nodes and at least {task.crowd.least} are needed for enough noise"
-            self.notebook.move(task.id, Phase.ABORTED, reason)
-            raise RoundError(f"Round {task.id[:16]}... is aborted: {reason}. {words}".strip())
-        sums = self._ask(task, lambda node: read_sum(node.get(f"/rounds/{task.id}/sum"), task)[1])
-        release = pool(task, agreed, sums)
+            sums = self._ask(task, lambda node: read_sum(node.get(f"/rounds/{task.id}/sum"), task)[1])
+        except RefusedError:
+            self._note_abort(task)
+            raise
+        release = pool(task, agreed or frozenset(), sums)
         verify(release)
         return release
+
+    def _note_abort(self, task: Task) -> None:
+        """If a node has aborted the round, nobody can end it otherwise: write that down, and say so."""
+        for node in self.standing(task.id).nodes:
+            if isinstance(node, Progress) and node.phase is Phase.ABORTED:
+                self.notebook.move(task.id, Phase.ABORTED, node.reason)
+                raise RoundError(
+                    f"Round {task.id[:16]}... is aborted: {node.reason}. What holders spent on it stays spent. Open a new "
+                    "round when enough of them can come."
+                ) from None
 
     def _agree(self, task: Task, manifests: Sequence[object]) -> Holdings | None:
         """The agreed set, by the same machine that the nodes run; None if it is too small."""
