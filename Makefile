@@ -14,10 +14,10 @@ ARGS ?=
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help install demo test check format bench experiments docs constraints clean distclean
+.PHONY: help install demo demo-secure test check format bench experiments docs constraints clean distclean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 install: $(INSTALLED) ## make .venv and install the package into it, editable
 
@@ -34,6 +34,9 @@ $(INSTALLED): pyproject.toml constraints.txt
 
 demo: $(INSTALLED) ## three hospitals, one posterior: the whole story on made data, into demo-output/
 	@$(BIN)/noisewise demo --output demo-output
+
+demo-secure: $(INSTALLED) ## eight clinics, one secure sum, nobody to trust: into demo-secure-output/
+	@$(BIN)/noisewise demo --secure --output demo-secure-output
 
 test: $(INSTALLED) ## all tests
 	@$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist worksteal $(ARGS)
@@ -66,7 +69,7 @@ constraints: $(INSTALLED) ## pin in constraints.txt what .venv holds now
 	@touch $(INSTALLED)
 
 clean: ## remove what the targets made, but keep .venv
-	rm -rf demo-output site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf demo-output demo-secure-output site dist build .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## remove .venv too

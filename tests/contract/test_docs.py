@@ -22,7 +22,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [page for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))) if page.exists()]
-MADE = {"__pycache__", "build", "demo-output", "dist", "site"}
+MADE = {"__pycache__", "build", "demo-output", "demo-secure-output", "dist", "site"}
 
 
 class Block(NamedTuple):

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -50,6 +51,9 @@ def demo(
         int, typer.Option(help="Seed of the made tables and the samplers; privacy noise is never seeded.", min=0)
     ] = 0,
     epsilon: Annotated[float, typer.Option(help="epsilon of each hospital's release.")] = 1.0,
+    secure: Annotated[
+        bool, typer.Option("--secure", help="The other story: eight clinics, one secure sum, nobody to trust.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Play the whole story: three hospitals, a study, private releases, and posteriors beside the truth.
@@ -60,17 +64,23 @@ def demo(
     Example:
       noisewise demo
       noisewise demo --epsilon 0.3 --output stricter
+      noisewise demo --secure --output demo-secure
     """
+    if secure:
+        from noisewise.cli.demo_secure import play
+
+        play(output, seed, epsilon, as_json)
+        return
     from noisewise.evaluation.hospitals import HOSPITALS, hypertension_study
 
     study = hypertension_study(epsilon)
-    _prepare(output)
+    prepare(output)
     study.save(output / "study.toml")
     (output / "new-patients.csv").write_text(NEW_PATIENTS, encoding="utf-8")
     holders = [_play_hospital(study, hospital, position, seed, output) for position, hospital in enumerate(HOSPITALS)]
     with err().status("Fitting. The first fit by exact on a machine compiles for about 15 seconds."):
         posteriors = _fit(output, [holder.exact for holder in holders], seed)
-    lines = _compare(study, posteriors)
+    lines = compare(study, posteriors)
     results = _as_dict(study, seed, holders, lines)
     (output / "results.json").write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
     _plot(posteriors, lines, output)
@@ -78,11 +88,11 @@ def demo(
         print_json(results)
         return
     _tell_releases(study, holders, output)
-    _tell_posteriors(lines)
+    tell_posteriors(lines, METHODS)
     _tell_reading(lines, output)
 
 
-def _prepare(folder: Path) -> None:
+def prepare(folder: Path) -> None:
     """An empty folder to work in; only what an earlier demo made is ever removed."""
     from noisewise.errors import OutputError
 
@@ -154,7 +164,7 @@ def _fit(output: Path, exact: list["Release"], seed: int) -> "dict[str, Posterio
     return posteriors
 
 
-def _compare(study: "Study", posteriors: "dict[str, Posterior]") -> list[Line]:
+def compare(study: "Study", posteriors: "dict[str, Posterior]") -> list[Line]:
     from noisewise.evaluation.hospitals import TRUTH
 
     names = ("intercept", *(feature.name for feature in study.encoded), "sigma")
@@ -232,17 +242,17 @@ def _tell_releases(study: "Study", holders: list[_Played], output: Path) -> None
     )
 
 
-def _tell_posteriors(lines: list[Line]) -> None:
+def tell_posteriors(lines: list[Line], methods: Sequence[str], who: str = "hospitals") -> None:
     rows = []
     for line in lines:
         cells = [line.name, plain(line.truth)]
-        for method in METHODS:
+        for method in methods:
             estimate = line.by[method]
             lower, upper = beside(estimate.width, estimate.lower, estimate.upper)
             cells.append(f"{lower} to {upper} {' ' if estimate.holds else 'x'}")
         rows.append(cells)
-    title = f"Posteriors of all hospitals together: {INTERVAL:.0%} intervals; x marks one that misses the truth"
-    print_table(["", "truth", *METHODS], rows, title=title)
+    title = f"Posteriors of all {who} together: {INTERVAL:.0%} intervals; x marks one that misses the truth"
+    print_table(["", "truth", *methods], rows, title=title)
     say()
 
 

@@ -8,7 +8,14 @@ if TYPE_CHECKING:
 
     from noisewise.cli.demo import Line
 
-COLOURS = {"non-private": "#4d4d4d", "exact": "#5b3a8e", "fixed-s": "#1b5e8c", "naive": "#c2571a"}
+COLOURS = {
+    "non-private": "#4d4d4d",
+    "exact": "#5b3a8e",
+    "fixed-s": "#1b5e8c",
+    "naive": "#c2571a",
+    "secure sum": "#5b3a8e",
+    "separate": "#c2571a",
+}
 
 
 def comparison(lines: "Sequence[Line]", methods: Sequence[str], interval: float) -> "Figure":

@@ -83,7 +83,9 @@ def serve(
     port: Annotated[int, typer.Option(help="Port to listen on; 0 takes a free one.")] = 8400,
     tls_certificate: Annotated[Path | None, typer.Option(help="Certificate (PEM), if no proxy does TLS.")] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key (PEM).")] = None,
-    proxy: Annotated[str, typer.Option(help="Address of the proxy in front, whose X-Forwarded-For is believed.")] = "",
+    behind_proxy: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="The reverse proxy before it, whose X-Forwarded-For is believed.")
+    ] = "",
     relay: Annotated[bool, typer.Option(help="Pass envelopes on to nodes, for holders that reach one address.")] = True,
     allow_http: AllowHttp = False,
     ca: Authority = None,
@@ -101,7 +103,7 @@ def serve(
     from noisewise.compute.service import serve as run
 
     board = Board(Coordinator(folder, network(allow_http, ca)), relay=relay)
-    run(board.application(), Listening(host, port, tls_certificate, tls_key, proxy))
+    run(board.application, Listening(host, port, tls_certificate, tls_key, behind_proxy))
 
 
 @app.command("open")

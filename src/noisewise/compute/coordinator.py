@@ -196,8 +196,8 @@ class Coordinator:
             if isinstance(node, Progress) and node.phase is Phase.ABORTED:
                 self.notebook.move(task.id, Phase.ABORTED, node.reason)
                 raise RoundError(
-                    f"Round {task.id[:16]}... is aborted: {node.reason}. What holders spent on it stays spent. Open a new "
-                    "round when enough of them can come."
+                    f"Round {task.id[:16]}... is aborted: {node.reason}. What holders spent on it stays spent. Open a "
+                    "new round when enough of them can come."
                 ) from None
 
     def _agree(self, task: Task, manifests: Sequence[object]) -> Holdings | None:

@@ -1,4 +1,4 @@
-"""The demonstration's data: three hospitals of different sizes and populations that obey one regression.
+"""The demonstrations' data: hospitals of different sizes and populations that obey one regression.
 
 Systolic blood pressure on age, body mass index, sex and smoking. The numbers are made up, of the size that such studies
 report; no real person is in them. The hospitals differ in whom they treat, not in the regression.
@@ -33,6 +33,24 @@ HOSPITALS = (
     Hospital("city", 6000, age=(52.0, 16.0), bmi=(26.5, 4.5), female=0.52, smoking=(0.50, 0.25, 0.25)),
     Hospital("coast", 2500, age=(64.0, 13.0), bmi=(28.0, 5.0), female=0.58, smoking=(0.45, 0.40, 0.15)),
     Hospital("valley", 900, age=(43.0, 14.0), bmi=(30.0, 5.5), female=0.45, smoking=(0.40, 0.20, 0.40)),
+)
+
+
+# For the secure sum: many small houses, each of which alone would be drowned by the noise of its release.
+CLINICS = tuple(
+    HOSPITALS[position % 3]._replace(name=name, rows=rows)
+    for position, (name, rows) in enumerate(
+        (
+            ("birch", 2100),
+            ("cedar", 1300),
+            ("elm", 1800),
+            ("hazel", 2400),
+            ("larch", 1100),
+            ("maple", 1500),
+            ("oak", 1900),
+            ("willow", 1700),
+        )
+    )
 )
 
 

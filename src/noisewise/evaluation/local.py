@@ -70,7 +70,8 @@ class Switchboard(httpx.BaseTransport):
             raise httpx.ConnectError(f"nobody listens at {host}")
         # the caller's request streams its body in its own thread's way; this one is whole
         whole = httpx.Request(request.method, request.url, headers=request.headers, content=request.read())
-        return self._run(self._answer(self._transports[host], whole)).result()
+        response: httpx.Response = self._run(self._answer(self._transports[host], whole)).result()
+        return response
 
     @staticmethod
     async def _answer(transport: httpx.ASGITransport, request: httpx.Request) -> httpx.Response:
