@@ -138,9 +138,9 @@ def _tell_round(study: "Study", played: _Played) -> None:
     task, evidence = played.evidence.task, played.evidence
     say(
         f"Eight small clinics want one regression at {budget(study.epsilon, study.delta or 0.0)} each, and trust "
-        "neither one another nor anyone in the middle. Each adds a part of the noise, splits its sums into three shares of "
-        "pure randomness, seals each share for one of three compute nodes, and writes the sealed bytes down before it "
-        "sends them."
+        "neither one another nor anyone in the middle. Each adds a part of the noise, splits its sums into three "
+        "shares of pure randomness, seals each share for one of three compute nodes, and writes the sealed bytes down "
+        "before it sends them."
     )
     out().print()
     print_facts(

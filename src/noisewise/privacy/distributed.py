@@ -110,10 +110,11 @@ def sum_distance(scale: float, terms: int) -> float:
 def most_rows(study: Study, crowd: Crowd) -> int:
     """The most rows a holder may bring, so that the sum of all holders can't wrap around modulo 2^64.
 
-    An entry of a row is at most 2^2q in size, so N holders of r rows reach N r 2^2q <= 2^62. Noise stays below
-    TAIL sqrt(N / m) sigma <= TAIL 2^55 < 2^61. Together they stay below 2^63.
+    An entry of a row is at most 2^2q in size, and of a group of k averaged rows, whose sum is multiplied, k^2 2^2q: so
+    N holders of r rows reach N (r / k) k^2 2^2q <= 2^62. Noise stays below TAIL sqrt(N / m) sigma <= TAIL 2^55 < 2^61.
+    Together they stay below 2^63.
     """
-    return (1 << 62 - 2 * study.bits) // crowd.holders
+    return (1 << 62 - 2 * study.bits) // (crowd.holders * study.average_rows)
 
 
 def _finest(plan: NoisePlan, crowd: Crowd) -> float:
