@@ -96,3 +96,10 @@ def test_no_sum_can_wrap_around() -> None:
             noise = 40 * max(plan_shared_noise(asked, crowd).grid_scales) * math.sqrt(holders)
             assert largest + noise < 2**63
             assert (most_rows(asked, crowd) + 1) * holders * (1 << 2 * bits) > 2**62  # and not for want of trying
+
+
+def test_averaged_rows_can_not_wrap_around_either() -> None:
+    asked, crowd = study(average_rows=4), Crowd(10, 0, 0)
+    groups = most_rows(asked, crowd) // 4
+    assert 10 * groups * (4 << asked.bits) ** 2 <= 2**62
+    assert 10 * (groups + 1) * (4 << asked.bits) ** 2 > 2**62
