@@ -54,10 +54,13 @@ format: $(INSTALLED) ## let ruff format and fix what it can
 bench: $(INSTALLED) ## speed and memory, as ratios side by side with a peer in one run
 	@$(BIN)/python -m benchmarks $(ARGS)
 
-experiments: $(INSTALLED) ## calibration of every method at full size; takes hours, can be interrupted and resumed
-	@$(BIN)/python -m experiments.sbc --output build/sbc --page docs/calibration.md
+experiments: $(INSTALLED) ## calibration and accuracy at full size; takes hours, can be interrupted and resumed
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc methods
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc covariates
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc exact
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc pages
+	@$(ONE_THREAD) $(BIN)/python -m experiments.accuracy
 	@$(BIN)/python -m experiments.demo_coverage
-	@$(BIN)/python experiments/exact_sbc.py
 
 docs: $(INSTALLED) ## the documentation as a web site, into site/
 	@$(BIN)/mkdocs build --strict --site-dir site

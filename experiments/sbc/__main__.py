@@ -1,0 +1,83 @@
+"""Simulation-based calibration: draw parameters and data, fit, rank the truth among the draws.
+
+    python -m experiments.sbc methods                 the grid of docs/calibration.md
+    python -m experiments.sbc exact --trials 50       the grid of docs/exact-sbc.md
+    python -m experiments.sbc covariates              covariates that are not normal, on the same page
+    python -m experiments.sbc pages                   tables and figures of both pages, from what is there
+    python -m experiments.sbc methods --methods gibbs-update --rows 10 --trials 20 --results /tmp/some
+
+Trials that experiments/results holds are not run again. Stop and start as you like: all cells advance together.
+"""
+
+import argparse
+import itertools
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from experiments.progress import told
+from experiments.sbc.cells import LAWS, Cell
+from experiments.sbc.report import write_pages
+from noisewise.evaluation.trials import Archive, by_number, run_trials
+
+ROOT = Path(__file__).resolve().parents[2]
+METHODS = ("naive", "fixed-s", "normal-x", "exact", "gibbs-update", "gibbs-update-exact", "gibbs-prior")
+SHAPES = ((1, True), (3, False))
+TRIALS = {"methods": 300, "covariates": 500, "exact": 500}
+
+
+def grid(
+    name: str, methods: Sequence[str] = (), rows: Sequence[int] = (), epsilons: Sequence[float] = ()
+) -> list[Cell]:
+    """The cells of a grid, or of a part of it, in the order of its page."""
+    if name == "methods":
+        sizes = itertools.product(methods or METHODS, SHAPES, epsilons or (0.1, 1.0), rows or (10, 100, 1000))
+        return [
+            Cell(method, n, epsilon, *shape, covariates=own_covariates(method)) for method, shape, epsilon, n in sizes
+        ]
+    if name == "covariates":
+        chosen, kinds = methods or ("weak", "exact", "fixed-s", "gibbs-update"), ("uniform", "bernoulli", "lognormal")
+        sizes = itertools.product(chosen, rows or (100, 1000), epsilons or (1.0,), kinds)
+        return [Cell(method, n, epsilon, 3, True, covariates=kind) for method, n, epsilon, kind in sizes]
+    sizes = itertools.product(
+        methods or ("exact",), rows or (10, 30, 100, 1000), epsilons or (0.1, 0.5, 1.0, 5.0), (1, 3, 5), (1, 5), LAWS
+    )
+    return [Cell(method, n, epsilon, d, True, J, law) for method, n, epsilon, d, J, law in sizes]
+
+
+def own_covariates(method: str) -> str:
+    """Rows are drawn from the method's own model."""
+    return "known" if method.startswith("gibbs-prior") else "normal"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments.sbc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("grid", choices=[*TRIALS, "pages"])
+    parser.add_argument("--trials", type=int, help="of each cell; by default 300 of methods, 500 of the others")
+    parser.add_argument("--methods", nargs="+", default=())
+    parser.add_argument("--rows", nargs="+", type=int, default=(), help="n of each holder")
+    parser.add_argument("--epsilons", nargs="+", type=float, default=())
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--minutes", type=float, default=float("inf"), help="stop after this long; what is done is kept"
+    )
+    parser.add_argument("--results", type=Path, default=ROOT / "experiments" / "results" / "sbc")
+    parser.add_argument("--docs", type=Path, default=ROOT / "docs")
+    options = parser.parse_args()
+    archive = Archive(options.results)
+    if options.grid == "pages":
+        write_pages(archive, options.docs, grid("methods"), grid("exact"), grid("covariates"))
+        return
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped; what is done is kept."))
+    cells = grid(options.grid, options.methods, options.rows, options.epsilons)
+    left = by_number(cells, options.trials or TRIALS[options.grid], archive)
+    print(f"{len(left)} trials to run with {options.workers} workers.", file=sys.stderr)
+    run_trials(left, archive, workers=options.workers, minutes=options.minutes, progress=told())
+
+
+if __name__ == "__main__":
+    main()

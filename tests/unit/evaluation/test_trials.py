@@ -1,0 +1,98 @@
+"""Trials that are kept as they end: resumed, balanced, repeatable, and never mixed with those of other settings."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+from noisewise.errors import DataError, OutputError
+from noisewise.evaluation.trials import Archive, by_number, run_trials
+
+
+class Toy(NamedTuple):
+    """A case whose trial is one random number."""
+
+    name: str
+    settings: str = "toy"
+    column: str = "value"
+    fails_at: int = -1
+
+    def trial(self, number):
+        if number == self.fails_at:
+            raise RuntimeError("no")
+        return {self.column: round(float(np.random.default_rng([number, len(self.name)]).random()), 6)}
+
+
+CASES = [Toy("one/a"), Toy("one/bb")]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    return Archive(tmp_path / "results")
+
+
+def test_what_is_there_is_not_run_again_and_the_rest_is(archive):
+    assert run_trials(by_number(CASES, 3, archive), archive, workers=2) == 6
+    left = by_number(CASES, 5, archive)
+    assert left == [(case, number) for number in (3, 4) for case in CASES]
+    run_trials(left, archive, workers=1)
+    for case in CASES:
+        rows = archive.read(case)
+        assert [int(row["trial"]) for row in rows] == [0, 1, 2, 3, 4]
+        assert [float(row["value"]) for row in rows] == [case.trial(number)["value"] for number in range(5)]
+    assert by_number(CASES, 5, archive) == []
+    assert archive.names() == ["one/a", "one/bb"]
+
+
+def test_a_line_cut_off_by_a_crash_is_run_again(archive):
+    run_trials(by_number(CASES[:1], 3, archive), archive, workers=1)
+    path = archive.path(CASES[0])
+    whole = path.read_text()
+    path.write_text(whole[:-4])
+    assert by_number(CASES[:1], 3, archive) == [(CASES[0], 2)]
+    run_trials(by_number(CASES[:1], 3, archive), archive, workers=1)
+    assert path.read_text() == whole
+
+
+@pytest.mark.parametrize("kept", [0, 3, 8])
+def test_a_head_cut_off_by_a_crash_is_written_again(archive, kept):
+    run_trials(by_number(CASES[:1], 1, archive), archive, workers=1)
+    path = archive.path(CASES[0])
+    whole = path.read_text()
+    path.write_text(whole[:kept])
+    run_trials(by_number(CASES[:1], 1, archive), archive, workers=1)
+    assert path.read_text() == whole
+
+
+def test_a_trial_written_twice_counts_once(archive):
+    archive.append(CASES[0], 0, CASES[0].trial(0))
+    archive.append(CASES[0], 0, CASES[0].trial(0))
+    assert len(archive.read(CASES[0])) == 1
+
+
+def test_other_settings_are_refused(archive):
+    archive.append(CASES[0], 0, CASES[0].trial(0))
+    with pytest.raises(DataError, match=r"was made with other settings \(toy; now longer\).*Move the file away"):
+        by_number([CASES[0]._replace(settings="longer")], 2, archive)
+    with pytest.raises(OutputError, match="has the columns trial,value, and a trial now gives trial,other"):
+        archive.append(CASES[0]._replace(column="other"), 1, {"other": 1})
+
+
+def test_time_that_is_up_ends_a_run(archive):
+    assert run_trials(by_number(CASES, 3, archive), archive, workers=1, minutes=0) == 0
+
+
+def test_progress_is_told(archive):
+    seen = []
+    run_trials(
+        by_number(CASES, 2, archive), archive, workers=1, progress=lambda done, total: seen.append((done, total))
+    )
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_a_failure_names_its_trial_and_keeps_what_was_done(archive):
+    case = Toy("c", fails_at=2)
+    with pytest.raises(RuntimeError, match="no") as caught:
+        run_trials(by_number([case], 4, archive), archive, workers=1)
+    assert caught.value.__notes__ == ["This was trial 2 of c."]
+    assert [row["trial"] for row in archive.read(case)][:2] == ["0", "1"]
