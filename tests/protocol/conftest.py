@@ -1,14 +1,20 @@
 """The parties of a small round, made afresh for every test."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import numpy as np
 import pytest
+from starlette.testclient import TestClient
 
 from noisewise.column import Column
 from noisewise.compute.folder import Folder
+from noisewise.compute.limits import Rate
+from noisewise.compute.node import Node
+from noisewise.compute.node_http import application
+from noisewise.compute.web import Limits
 from noisewise.gram import Integers
 from noisewise.protocol.envelope import Envelope, seal
 from noisewise.protocol.keys import Identity, SealingKey
@@ -129,3 +135,79 @@ def parties(make_parties: Callable[..., Parties]) -> Parties:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261118)
+
+
+class Clock:
+    """A clock that tests can turn."""
+
+    def __init__(self) -> None:
+        self.skew = timedelta(0)
+
+    def __call__(self) -> datetime:
+        return datetime.now(UTC) + self.skew
+
+
+class Net:
+    """All nodes of a site behind their applications, in this process."""
+
+    def __init__(self, site: Site, clock: Clock, limits: Limits, databases: Sequence[str]) -> None:
+        self.site = site
+        self.task = site.parties.task
+        self.at = f"/rounds/{self.task.id}"
+        self.nodes = [
+            Node(folder, folder.store(database, clock), clock)
+            for folder, database in zip(site.folders, databases or [""] * len(site.folders), strict=True)
+        ]
+        self.clients = [TestClient(application(node, limits), raise_server_exceptions=False) for node in self.nodes]
+        for client in self.clients:
+            client.__enter__()
+
+    def close(self) -> None:
+        for client in self.clients:
+            client.__exit__(None, None, None)
+
+    def open(self) -> None:
+        for client in self.clients:
+            assert client.put(self.at, json=self.task.signed.to_dict()).status_code == 201
+
+    def send(self, node: int, holder: int, content: bytes) -> Any:
+        return self.clients[node].put(self.path(holder), content=content)
+
+    def path(self, holder: int) -> str:
+        return f"{self.at}/envelopes/{self.site.parties.holders[holder].key}"
+
+    def send_all(self, holders: int) -> None:
+        for holder in range(holders):
+            for node, content in enumerate(self.site.envelopes(holder)):
+                assert self.send(node, holder, content).status_code == 201
+
+    def freeze(self) -> list[dict[str, Any]]:
+        answers = [client.put(f"{self.at}/freeze", json=self.site.word("freeze")) for client in self.clients]
+        assert [answer.status_code for answer in answers] == [200] * len(answers)
+        return [answer.json() for answer in answers]
+
+    def agree(self, manifests: list[dict[str, Any]]) -> list[Any]:
+        return [client.put(f"{self.at}/manifests", json={"manifests": manifests}) for client in self.clients]
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def make_net(make_site: Callable[..., Site], clock: Clock) -> Iterator[Callable[..., Net]]:
+    nets: list[Net] = []
+
+    def make(limits: Limits | None = None, databases: Sequence[str] = (), **options: int) -> Net:
+        nets.append(Net(make_site(**options), clock, limits or Limits(address=Rate(0, 0)), databases))
+        return nets[-1]
+
+    yield make
+    for net in nets:
+        net.close()
+
+
+@pytest.fixture
+def net(make_net: Callable[..., Net]) -> Net:
+    return make_net()

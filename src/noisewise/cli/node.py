@@ -186,7 +186,7 @@ def audit(
     from noisewise.privacy.chain import GENESIS
 
     node_folder = Folder.load(folder)
-    store = node_folder.store(database)
+    store = node_folder.reader(database)
     try:
         total, newest, found = 0, deque[Any](maxlen=last), GENESIS
         for entry in log.entries(store, head):

@@ -6,14 +6,14 @@ on. That the newest lines were cut off shows only to who noted a hash elsewhere:
 
 from collections.abc import Iterator
 
-from noisewise.compute.store import Store
+from noisewise.compute.reading import Reader
 from noisewise.errors import RoundError
 from noisewise.privacy.chain import Entry, follow
 
 _REMEDY = "Someone changed the database; keep it as it is, and restore a backup beside it to compare."
 
 
-def entries(store: Store, head: str = "") -> Iterator[Entry]:
+def entries(store: Reader, head: str = "") -> Iterator[Entry]:
     """The lines, oldest first, as long as the chain holds; RoundError where it does not, or lacks ``head``."""
     found = not head
     for entry in follow(store.audit(), lambda words: RoundError(f"The audit log is broken: {words} {_REMEDY}")):

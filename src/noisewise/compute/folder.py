@@ -11,6 +11,7 @@ from typing import Any, Self
 
 from noisewise.compute.keyring import Keyring
 from noisewise.compute.limits import Rate
+from noisewise.compute.reading import Reader
 from noisewise.compute.schema import sqlite_url
 from noisewise.compute.store import Clock, Store, utc_now
 from noisewise.errors import OutputError, RoundError
@@ -145,7 +146,14 @@ class Folder:
 
     def store(self, database: str = "", clock: Clock = utc_now) -> Store:
         """The node's database: its own SQLite file, or the one of this address."""
-        return Store(database or sqlite_url(self.path / DATABASE), self.identity.key, clock)
+        return Store(self._address(database), self.identity.key, clock)
+
+    def reader(self, database: str = "") -> Reader:
+        """The same for reading only, beside a node that runs."""
+        return Reader.of(self._address(database))
+
+    def _address(self, database: str) -> str:
+        return database or sqlite_url(self.path / DATABASE)
 
     def lock(self) -> int:
         """The right to serve this folder, until the process ends; a second process is refused."""

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 
 from noisewise.compute.folder import Folder
 from noisewise.compute.keyring import Validity
-from noisewise.compute.store import Clock, Deposit, Record, Store, Transaction, utc_now
+from noisewise.compute.reading import Record
+from noisewise.compute.store import Clock, Deposit, Store, Transaction, utc_now
 from noisewise.compute.summing import total_of
 from noisewise.compute.web import Refusal
 from noisewise.errors import ForgeryError, OutputError, RoundError
@@ -116,7 +117,7 @@ class Node:
         return Deposit(seat.task.id, seat.task.deadline, holder, envelope.digest, envelope.bundle, content)
 
     def status(self, round_id: str) -> dict[str, Any]:
-        seat, record = self._touch(round_id)
+        seat, record = self.touch(round_id)
         return {
             "id": round_id,
             "phase": record.phase.value,
@@ -128,7 +129,7 @@ class Node:
 
     def text(self, round_id: str, what: str) -> str:
         """The stored JSON of a round's task, manifest or sum."""
-        _, record = self._touch(round_id)
+        _, record = self.touch(round_id)
         found = self.store.text(round_id, what)
         if found is None:
             why = f": {record.reason}" if record.reason else ""
@@ -151,7 +152,7 @@ class Node:
 
     def agree(self, round_id: str, raw: Any) -> str:
         """With every node's manifest: agree on who is in all of them, and sum these. The signed sum."""
-        seat, _ = self._touch(round_id)
+        seat, _ = self.touch(round_id)
         manifests = self._manifests(seat, raw)
 
         def event(transaction: Transaction, state: Round) -> rounds.Agree:
@@ -189,7 +190,7 @@ class Node:
         """Rounds that were agreed on and not summed when the node last stopped."""
         return [round_id for round_id, phase in self.store.phases().items() if phase is Phase.AGREED]
 
-    def _touch(self, round_id: str) -> tuple[Seat, Record]:
+    def touch(self, round_id: str) -> tuple[Seat, Record]:
         """The round as it is now: past its deadline it freezes."""
         seat = self.seat(round_id)
         record = self.store.record(round_id)

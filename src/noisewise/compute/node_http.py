@@ -135,6 +135,8 @@ class NodeRoutes:
             raise Refusal(429, f"Too many envelopes of this holder; try again in {wait} s.", retry_after=wait)
         outcome = await asyncio.wrap_future(self._node.store.deposit(deposit))
         self._envelopes.labels(outcome.name.lower()).inc()
+        if outcome is Outcome.CLOSED:
+            await asyncio.to_thread(self._node.touch, seat.task.id)
         status, words = _ANSWERS[outcome]
         if words:
             raise Refusal(status, words)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import (
+    URL,
     Column,
     Connection,
     Engine,
@@ -22,7 +23,7 @@ from sqlalchemy import (
     event,
     make_url,
 )
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError
 
 from noisewise.errors import RoundError
 
@@ -76,46 +77,55 @@ def sqlite_url(path: Path) -> str:
     return f"sqlite:///{path.absolute()}"
 
 
-def engines(url: str) -> tuple[Engine, Engine]:
-    """The engine that writes and the one that reads."""
+def writer(url: str) -> Engine:
+    """For the one thread that writes."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed)
+    engine = create_engine(parsed, pool_size=1, max_overflow=0)
+    _prepare(engine, "BEGIN IMMEDIATE", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000")
+    return engine
+
+
+def reader(url: str) -> Engine:
+    """For everyone else. An SQLite file is opened only if it is there."""
+    parsed = _parse(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(parsed)
+    if not Path(parsed.database or "").is_file():
+        raise RoundError(f"{parsed.database}: there is no database here; serve the node once, or name another.")
+    engine = create_engine(parsed)
+    _prepare(engine, "BEGIN", "query_only = ON")
+    return engine
+
+
+def _parse(url: str) -> URL:
     try:
         parsed = make_url(url)
     except ArgumentError:
         raise RoundError("The database's address is not readable; it is like postgresql://user@host/name.") from None
-    match parsed.get_backend_name():
-        case "sqlite":
-            writer = create_engine(parsed, pool_size=1, max_overflow=0)
-            reader = create_engine(parsed)
-            _prepare(writer, "BEGIN IMMEDIATE")
-            _prepare(reader, "BEGIN")
-            return writer, reader
-        case "postgresql":
-            try:
-                engine = create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
-            except NoSuchModuleError:
-                raise RoundError("PostgreSQL needs psycopg; install it with pip install psycopg[binary].") from None
-            event.listen(engine, "connect", _durable)
-            return engine, engine
-        case other:
-            raise RoundError(f"A database of kind {other!r:.40} is not known; sqlite and postgresql are.")
+    if parsed.get_backend_name() not in ("sqlite", "postgresql"):
+        kind = parsed.get_backend_name()
+        raise RoundError(f"A database of kind {kind!r:.40} is not known; sqlite and postgresql are.")
+    return parsed
 
 
-def _prepare(engine: Engine, begin: str) -> None:
+def _prepare(engine: Engine, begin: str, *pragmas: str) -> None:
     @event.listens_for(engine, "connect")
     def connected(connection: sqlite3.Connection, record: Any) -> None:
         connection.isolation_level = None  # this module says when a transaction begins
-        for pragma in (
-            "journal_mode = WAL",
-            "synchronous = FULL",
-            "busy_timeout = 10000",
-            "wal_autocheckpoint = 4000",
-            "foreign_keys = ON",
-        ):
+        for pragma in ("busy_timeout = 10000", *pragmas):
             connection.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
     def begun(connection: Connection) -> None:
         connection.exec_driver_sql(begin)
+
+
+def _postgresql(parsed: URL) -> Engine:
+    engine = create_engine(parsed.set(drivername="postgresql+psycopg"), pool_pre_ping=True)
+    event.listen(engine, "connect", _durable)
+    return engine
 
 
 def _durable(connection: Any, record: Any) -> None:

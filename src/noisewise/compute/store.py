@@ -4,45 +4,28 @@ A step of a round and the data that belongs to it are one transaction, and so is
 log. Nothing here is secret by itself: shares stay sealed. Reads go to their own connections and never wait for writes.
 """
 
-import errno
-import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import Enum
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, bindparam, insert, select, update
-from sqlalchemy.exc import SQLAlchemyError
 
 from noisewise.compute import schema
+from noisewise.compute.reading import Reader, Record, holdings_of, in_words, record_of
 from noisewise.compute.writer import Writer
-from noisewise.errors import NoisewiseError, OutputError, RoundError
+from noisewise.errors import NoisewiseError, RoundError
 from noisewise.privacy.chain import GENESIS, Row, linked
 from noisewise.protocol.round import Phase
 
 Result = TypeVar("Result")
 Clock = Callable[[], datetime]
 
-_PG_DISK_FULL = "53100"
-
 
 def utc_now() -> datetime:
     return datetime.now(UTC)
-
-
-@dataclass(frozen=True)
-class Record:
-    """A round as it is stored; texts are JSON."""
-
-    id: str
-    phase: Phase
-    reason: str
-    manifest: str | None
-    agreed: str | None
-    sum: str | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +71,7 @@ class Transaction:
         self.writes += 1
 
     def record(self, round_id: str) -> Record | None:
-        return _record(self._connection, round_id)
+        return record_of(self._connection, round_id)
 
     def open(self, round_id: str, task: str, phase: Phase) -> None:
         self.writes += 1
@@ -102,7 +85,7 @@ class Transaction:
         self._connection.execute(update(schema.rounds).where(schema.rounds.c.id == round_id).values(**values))
 
     def holdings(self, round_id: str) -> list[tuple[str, str]]:
-        return _holdings(self._connection, round_id)
+        return holdings_of(self._connection, round_id)
 
     def forget_contents(self, round_id: str) -> None:
         """Drop the sealed shares of a round that is over; who sent what stays."""
@@ -149,23 +132,23 @@ class Transaction:
 Work = Callable[[Transaction], Any]
 
 
-class Store:
+class Store(Reader):
     """``url`` is a database of SQLAlchemy's kind; ``node`` the signing key of the node whose store it is."""
 
     def __init__(self, url: str, node: str, clock: Clock = utc_now) -> None:
         self._clock = clock
-        self._write, self._read = schema.engines(url)
-        with _in_words(), self._write.begin() as connection:
+        self._write = schema.writer(url)
+        with in_words(), self._write.begin() as connection:
             schema.metadata.create_all(connection)
             row = connection.execute(select(schema.about)).first()
             if row is None:
                 connection.execute(insert(schema.about).values(format=schema.FORMAT, node=node))
             elif (row.format, row.node) != (schema.FORMAT, node):
-                self._dispose()
                 raise RoundError(
                     f"The database is of format {row.format} and of node {row.node[:16]}..., and this is node "
                     f"{node[:16]}... with format {schema.FORMAT}; give every node a database of its own."
                 )
+        super().__init__(schema.reader(url))
         self._writer: Writer[Deposit | Work] = Writer(self._commit)
 
     def deposit(self, deposit: Deposit) -> "Future[Outcome]":
@@ -183,7 +166,7 @@ class Store:
 
     def _commit(self, group: Sequence[Deposit | Work]) -> list[Any]:
         results: list[Any] = []
-        with _in_words(), self._write.begin() as connection:
+        with in_words(), self._write.begin() as connection:
             transaction = Transaction(connection, self._clock())
             at = 0
             while at < len(group):
@@ -198,68 +181,15 @@ class Store:
             transaction.finish()
         return results
 
-    def record(self, round_id: str) -> Record | None:
-        with self._reading() as connection:
-            return _record(connection, round_id)
-
-    def text(self, round_id: str, column: str) -> str | None:
-        """The task, manifest, sum or release of a round as JSON, if there is one."""
-        table = schema.rounds
-        with self._reading() as connection:
-            found = connection.execute(select(table.c[column]).where(table.c.id == round_id)).scalar()
-            return None if found is None else str(found)
-
-    def holdings(self, round_id: str) -> list[tuple[str, str]]:
-        with self._reading() as connection:
-            return _holdings(connection, round_id)
-
-    def contents(self, round_id: str, at_once: int) -> Iterator[tuple[str, bytes]]:
-        """Holders and their envelopes in the order of the holders' keys, ``at_once`` in memory."""
-        after = ""
-        while True:
-            with self._reading() as connection:
-                rows = connection.execute(_CONTENTS, {"id": round_id, "after": after, "most": at_once}).all()
-            yield from ((row.holder, bytes(row.content)) for row in rows)
-            if len(rows) < at_once:
-                return
-            after = rows[-1].holder
-
-    def phases(self) -> dict[str, Phase]:
-        """Where every round stands."""
-        with self._reading() as connection:
-            return {row.id: Phase(row.phase) for row in connection.execute(select(*schema.rounds.c["id", "phase"]))}
-
-    def audit(self) -> Iterator[Row]:
-        """The audit log, oldest line first, as it is stored."""
-        with self._reading() as connection:
-            rows = connection.execution_options(yield_per=1000).execute(
-                select(schema.audit).order_by(schema.audit.c.position)
-            )
-            for row in rows:
-                yield Row(*row)
-
     def healthy(self) -> bool:
         """Whether the store answers and can still write."""
-        try:
-            with self._reading() as connection:
-                connection.execute(select(schema.about.c.format)).one()
-        except OutputError:
-            return False
-        return self._writer.alive
+        return self._writer.alive and self.answers()
 
     def close(self) -> None:
         """Write what waits, then let go of the database."""
         self._writer.close()
-        self._dispose()
-
-    def _dispose(self) -> None:
-        self._read.dispose()
+        super().close()
         self._write.dispose()
-
-    @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with _in_words(), self._read.connect() as connection:
-            yield connection
 
 
 def _attempt(work: Work, transaction: Transaction) -> Any:
@@ -292,49 +222,11 @@ def _values(deposit: Deposit) -> dict[str, Any]:
     }
 
 
-def _record(connection: Connection, round_id: str) -> Record | None:
-    columns = schema.rounds.c["id", "phase", "reason", "manifest", "agreed", "sum"]
-    row = connection.execute(select(*columns).where(schema.rounds.c.id == round_id)).first()
-    return None if row is None else Record(row.id, Phase(row.phase), row.reason, row.manifest, row.agreed, row.sum)
-
-
-def _holdings(connection: Connection, round_id: str) -> list[tuple[str, str]]:
-    table = schema.envelopes
-    query = select(table.c.holder, table.c.bundle).where(table.c.round == round_id).order_by(table.c.holder)
-    return [(row.holder, row.bundle) for row in connection.execute(query)]
-
-
 _LAST = select(schema.audit.c.position, schema.audit.c.hash).order_by(schema.audit.c.position.desc()).limit(1)
 _PHASES = select(*schema.rounds.c["id", "phase"]).where(schema.rounds.c.id.in_(bindparam("ids", expanding=True)))
 _DIGESTS = select(*schema.envelopes.c["round", "holder", "digest"]).where(
     schema.envelopes.c.round.in_(bindparam("rounds", expanding=True)),
     schema.envelopes.c.holder.in_(bindparam("holders", expanding=True)),
 )
-_CONTENTS = (
-    select(schema.envelopes.c.holder, schema.envelopes.c.content)
-    .where(
-        schema.envelopes.c.round == bindparam("id"),
-        schema.envelopes.c.holder > bindparam("after"),
-        schema.envelopes.c.content.is_not(None),
-    )
-    .order_by(schema.envelopes.c.holder)
-    .limit(bindparam("most"))
-)
 _INSERT = insert(schema.envelopes)
 _AUDIT = insert(schema.audit)
-
-
-@contextmanager
-def _in_words() -> Iterator[None]:
-    """The database's errors in this package's words, and without the statement's values."""
-    try:
-        yield
-    except SQLAlchemyError as error:
-        cause = getattr(error, "orig", None)
-        code = getattr(cause, "sqlite_errorcode", 0) & 0xFF
-        full = code == sqlite3.SQLITE_FULL or getattr(cause, "sqlstate", "") == _PG_DISK_FULL
-        kind = getattr(cause, "sqlite_errorname", "") or getattr(cause, "sqlstate", "") or type(cause or error).__name__
-        words = "the disk is full" if full else f"it answered {kind}"
-        refusal = OutputError(f"The store can't be used: {words}. Nothing was changed; try again later.")
-        refusal.errno = errno.ENOSPC if full else errno.EIO
-        raise refusal from None

@@ -25,11 +25,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from noisewise.compute import logs
 from noisewise.compute.limits import Buckets, Rate, network
+from noisewise.compute.openapi import BYTES as BYTES
+from noisewise.compute.openapi import JSON as JSON
 from noisewise.errors import ForgeryError, NoisewiseError, OutputError, RefusedError
 from noisewise.protocol.keys import is_key
 from noisewise.protocol.signed import parse
 
-JSON, BYTES = "application/json", "application/octet-stream"
+LONGEST = 1000  # characters of an answer's words: some quote what they refuse
 
 
 class Refusal(Exception):  # noqa: N818
@@ -203,7 +205,7 @@ def reply(body: Mapping[str, Any], status: int = 200, headers: Mapping[str, str]
 def answer(refusal: Refusal, scope: Scope) -> Response:
     scope.get("nw", {})["refused"] = refusal.words
     headers = {"Retry-After": str(refusal.retry_after)} if refusal.retry_after else {}
-    return reply({"error": refusal.words, "kind": refusal.kind}, refusal.status, headers)
+    return reply({"error": refusal.words[:LONGEST], "kind": refusal.kind}, refusal.status, headers)
 
 
 async def _refused(request: Request, error: Exception) -> Response:
