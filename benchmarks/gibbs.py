@@ -1,4 +1,4 @@
-"""gibbs-update: a sweep next to a direct NumPy transcription of 002's Alg. 1, and how it grows with d.
+"""gibbs-update: a sweep next to a direct NumPy transcription of 002's Alg. 1 (``growth`` has other sizes).
 
 The transcription keeps all d^2 + d + 1 entries of (vec S, z, u), as the paper counts them, and is kind to NumPy:
 moments in closed form by einsum (the paper differentiates), one factorisation for the gain and one for the draw. All
@@ -7,7 +7,7 @@ Say OPENBLAS_NUM_THREADS=1 in front, or NumPy takes more cores than one.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -102,7 +102,7 @@ def moments(theta: Floats, v: float, eta: Floats) -> tuple[Floats, Floats]:
 def run(quick: bool = False) -> str:
     rounds = 2 if quick else 5
     ours(2, 1, 10, spectral=True)()  # compiles once, or reads the cache
-    ten = _in_turn(
+    ten = in_turn(
         {
             "NumPy": (transcription(10, 50), 50),
             "dense": (ours(10, 1, 1000, spectral=False), 1000),
@@ -115,47 +115,21 @@ def run(quick: bool = False) -> str:
         ("dense draw, 66 unique entries", _us(ten["dense"]), f"{ten['NumPy'] / ten['dense']:.0f}"),
         ("draw in the eigenbasis", _us(ten["eigenbasis"]), f"{ten['NumPy'] / ten['eigenbasis']:.0f}"),
     ]
-    first = text_table(
+    return text_table(
         f"one sweep at d = 10, J = 1, n = {ROWS}; target: at least {TARGET:.0f} times faster",
         ("", "us", "times faster"),
         rows,
     )
-    sizes = (2, 5, 10, 20) if quick else (2, 5, 10, 20, 40, 80)
-    table, before = [], None
-    for d in sizes:
-        work: dict[str, tuple[Callable[[], object], int]] = {}
-        count = max(100, int(10_000 * (10 / d) ** 2))  # enough that starting a chain does not count
-        work["eigenbasis"] = (ours(d, 1, count, spectral=True), count)
-        if d <= 40:
-            few = max(4, int(2_000 * (10 / d) ** 4))
-            work["dense"] = (ours(d, 1, few, spectral=False), few)
-        least = _in_turn(work, rounds)
-        slopes = ["", ""]
-        if before:
-            step = np.log(d / before[0])
-            slopes = [
-                f"{np.log(least[k] / before[1][k]) / step:.1f}" if k in least else "" for k in ("eigenbasis", "dense")
-            ]
-        dense = least.get("dense")
-        ratio = f"{dense / least['eigenbasis']:.1f}" if dense else ""
-        table.append((str(d), _us(least["eigenbasis"]), slopes[0], _us(dense) if dense else "", slopes[1], ratio))
-        before = (d, least)
-    second = text_table(
-        "growth with d, one sweep; power: the exponent of d since the row above",
-        ("d", "eigenbasis us", "power", "dense us", "power", "dense / eigenbasis"),
-        table,
-    )
-    return f"{first}\n\n{second}"
 
 
-def _in_turn(tasks: dict[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, float]:
-    """The least time of each, in seconds per sweep; rounds alternate so that a busy machine hits all alike."""
+def in_turn(tasks: Mapping[str, tuple[Callable[[], object], int]], rounds: int) -> dict[str, float]:
+    """The least CPU time of each, in seconds per sweep; rounds alternate so that a busy machine hits all alike."""
     least = dict.fromkeys(tasks, np.inf)
     for _ in range(rounds):
         for name, (task, sweeps) in tasks.items():
-            start = time.perf_counter()
+            start = time.process_time()
             task()
-            least[name] = min(least[name], (time.perf_counter() - start) / sweeps)
+            least[name] = min(least[name], (time.process_time() - start) / sweeps)
     return least
 
 
