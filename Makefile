@@ -14,7 +14,7 @@ ARGS ?=
 ONE_THREAD := OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 VECLIB_MAXIMUM_THREADS=1
 
 .DELETE_ON_ERROR:
-.PHONY: help install demo demo-secure test check format bench experiments docs constraints clean distclean
+.PHONY: help install demo demo-secure test check format bench faults experiments docs constraints clean distclean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ format: $(INSTALLED) ## let ruff format and fix what it can
 
 bench: $(INSTALLED) ## speed and memory, as ratios side by side with a peer in one run
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+faults: $(INSTALLED) ## secure sums under faults: 1,000 rounds in the simulator, with a tally of what struck
+	@$(ONE_THREAD) $(BIN)/python -m tests.simulator $(ARGS)
 
 experiments: $(INSTALLED) ## calibration and accuracy at full size; takes hours, can be interrupted and resumed
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc methods
