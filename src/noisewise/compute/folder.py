@@ -26,7 +26,7 @@ _DEFAULTS: dict[str, Any] = {
     "requests_burst": 2000,
     "holder_requests_per_second": 1.0,
     "holder_requests_burst": 60,
-    "largest_task": 64 * 1024 * 1024,
+    "largest_task": 32 * 1024 * 1024,
     "keep_envelopes": False,
 }
 
@@ -45,7 +45,7 @@ holder_requests_per_second = 1.0
 holder_requests_burst = 60
 
 # Bytes of the largest task that is taken (a holder of the roster takes about 170).
-largest_task = 67108864
+largest_task = 33554432
 
 # Whether sealed shares are kept when their round is over.
 keep_envelopes = false

@@ -174,7 +174,10 @@ class Node:
             if record is None or record.phase is not Phase.AGREED:
                 return
             agreed = _pairs(record.agreed)
-            words = total_of(self.store, seat.task, seat.place, seat.key, agreed)
+            try:
+                words = total_of(self.store, seat.task, seat.place, seat.key, agreed)
+            except RoundError as error:  # the store was tampered with; the sender of the request did not err
+                raise Refusal(409, str(error)) from None
             signed = sign_sum(self._identity, seat.task, agreed, words)
             self._step(seat, lambda transaction, state: rounds.Sum(signed.digest), sum=_text(signed))
 

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client import Counter, Gauge
 from starlette.requests import Request
@@ -20,6 +20,9 @@ from noisewise.compute.store import Outcome
 from noisewise.compute.web import BYTES, JSON, Limits, Refusal, Web, reply
 from noisewise.errors import ForgeryError
 from noisewise.protocol.keys import is_key
+from noisewise.protocol.signed import parse
+
+Result = TypeVar("Result")
 
 SMALL = 16 * 1024
 # Envelopes up to this size are opened on the event loop: it takes less time than to hand them to a thread.
@@ -54,8 +57,7 @@ class NodeRoutes:
         at = "/rounds/{round}"
         routes = [
             Route("/card", self._card),
-            Route(at, self._open, methods=["PUT"]),
-            Route(at, self._status),
+            Route(at, self._at_round, methods=["GET", "PUT"]),
             Route(f"{at}/task", self._document("task")),
             Route(f"{at}/envelopes/{{holder}}", self._envelope, methods=["PUT"]),
             Route(f"{at}/freeze", self._word(self._node.freeze), methods=["PUT"]),
@@ -92,11 +94,12 @@ class NodeRoutes:
     async def _card(self, request: Request) -> Response:
         return reply(await asyncio.to_thread(self._node.card))
 
+    async def _at_round(self, request: Request) -> Response:
+        return await (self._open if request.method == "PUT" else self._status)(request)
+
     async def _open(self, request: Request) -> Response:
         round_id = _round(request)
-        async with self._heavy:
-            raw = await self._web.read_json(request, self._node.settings.largest_task, "The task")
-            new = await asyncio.to_thread(self._node.open, round_id, raw)
+        new = await self._handle(request, self._node.settings.largest_task, self._node.open)
         return reply({"id": round_id}, 201 if new else 200)
 
     async def _status(self, request: Request) -> Response:
@@ -147,20 +150,22 @@ class NodeRoutes:
         task = seat.task
         # a holding takes 135 bytes, and the rest of a manifest less than 500
         most = len(task.nodes) * (512 + 140 * len(task.members)) + 1024
-        async with self._heavy:
-            raw = await self._web.read_json(request, most, "The manifests")
-            text = await asyncio.to_thread(self._node.agree, task.id, raw)
-        return Response(text, media_type=JSON)
+        return Response(await self._handle(request, most, self._node.agree), media_type=JSON)
 
     async def _release(self, request: Request) -> Response:
         seat = await self._seat(_round(request))
         task = seat.task
         # the task with long names, the holders, the sums, the values and scales
         most = (1 << 20) + len(task.members) * 1000 + len(task.nodes) * (4096 + 24 * task.length) + 100 * task.length
-        async with self._heavy:
-            raw = await self._web.read_json(request, most, "The release")
-            await asyncio.to_thread(self._node.publish, task.id, raw)
+        await self._handle(request, most, self._node.publish)
         return await self._status(request)
+
+    async def _handle(self, request: Request, most: int, act: Callable[[str, Any], Result]) -> Result:
+        """Act on a large document; it is read first, so that a slow sender keeps nobody else waiting."""
+        round_id = _round(request)
+        content = await self._web.read(request, most, JSON)
+        async with self._heavy:
+            return await asyncio.to_thread(lambda: act(round_id, parse(content, "The document")))
 
     async def _seat(self, round_id: str) -> Seat:
         seat = self._node.known_seat(round_id)

@@ -1,7 +1,7 @@
 """What every server of a secure sum does with a request, whatever it is about.
 
 Errors become JSON, {"error": words, "kind": class}; nothing of the inside is told. A body is read up to its limit and
-for a limited time, and all the bodies that are being read share one budget of memory. Senders have a rate. Every
+for a limited time, and all requests that wait for an answer share one budget of memory. Senders have a rate. Every
 request is counted, timed and logged in one line of public facts.
 """
 
@@ -44,7 +44,7 @@ class Refusal(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Limits:
-    """``seconds`` is how long a body may take, ``memory`` how many bytes all unfinished bodies may hold together."""
+    """``seconds`` is how long a body may take, ``memory`` how many bytes all unanswered ones may take."""
 
     address: Rate = field(default_factory=lambda: Rate(per_second=200.0, burst=2000))
     seconds: float = 30.0
@@ -138,6 +138,7 @@ class Web:
                 # Starlette has answered 500 already, or the connection is gone; here it is only written down
                 logs.error("a request failed", **facts, **logs.unexpected(error))
             finally:
+                self._hold(scope, -scope.get(_HELD, 0))
                 self._note(scope, facts, status, time.perf_counter() - begun)
 
         return gate
@@ -166,15 +167,13 @@ class Web:
             async with asyncio.timeout(self.limits.seconds):
                 async for part in request.stream():
                     parts += part
-                    self._hold(len(part))
+                    self._hold(request.scope, len(part))
                     if len(parts) > most:
                         raise _too_large(most)
                     if self._reading > self.limits.memory:
                         raise Refusal(503, "Too many requests are being read; try again soon.", retry_after=1)
         except TimeoutError:
             raise Refusal(408, f"The body did not arrive within {self.limits.seconds:g} s; send it again.") from None
-        finally:
-            self._hold(-len(parts))
         return bytes(parts)
 
     async def read_json(self, request: Request, most: int, what: str) -> Any:
@@ -184,11 +183,14 @@ class Web:
             return parse(content, what)
         return await asyncio.to_thread(parse, content, what)
 
-    def _hold(self, size: int) -> None:
+    def _hold(self, scope: Scope, size: int) -> None:
+        """Count what a request has in memory, until it is answered."""
+        scope[_HELD] = scope.get(_HELD, 0) + size
         self._reading += size
         self.metrics.reading.set(self._reading)
 
 
+_HELD = "noisewise.held"
 _METHODS = {"GET", "HEAD", "PUT", "POST", "DELETE", "PATCH", "OPTIONS", "TRACE"}
 
 
