@@ -4,7 +4,8 @@ import dataclasses
 import hashlib
 from collections import defaultdict
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,15 @@ import pytest
 from noisewise.compute import node as node_module
 from noisewise.compute.node import Node
 from noisewise.compute.store import Deposit, Store
+from noisewise.evaluation.local import Local
 from noisewise.holder.outbox import Outbox
 from noisewise.privacy.ledger import Ledger
 from noisewise.protocol.envelope import Envelope
 from noisewise.protocol.pooled import sign_sum
 from noisewise.protocol.round import Phase
 from noisewise.protocol.shares import Total
+from noisewise.protocol.task import Member, Task
+from tests.simulator.parties import STUDY
 from tests.simulator.run import BrokenPromiseError, play, play_world
 
 
@@ -33,6 +37,23 @@ def test_rounds_end_in_a_correct_release_or_a_clean_abort() -> None:
 
 def test_a_seed_brings_the_same_faults_again() -> None:
     assert play_world("7/0", rounds=2) == play_world("7/0", rounds=2)
+
+
+def test_a_draft_is_made_anew_when_a_node_has_changed_its_sealing_key(tmp_path: Path) -> None:
+    """Found by the simulator: the coordinator offered the old draft again and again, and the node refused it."""
+    with Local(tmp_path, nodes=("north", "south")) as parties:
+        members = [Member(name, parties.enrol(name).identity.key) for name in ("first", "second", "third")]
+        cards = [node.folder.card() for node in parties.nodes.values()]
+        crowd = {"may_drop": 0, "may_collude": 0, "deadline": datetime.now(UTC) + timedelta(hours=1)}
+        draft = Task.draft(parties.coordinator.identity, STUDY, members, cards, **crowd)
+        parties.coordinator.notebook.add(draft, datetime.now(UTC))  # and here the coordinator was killed
+        assert parties.open(STUDY).id == draft.id
+        other = Task.draft(parties.coordinator.identity, STUDY, members, cards, **crowd)
+        parties.coordinator.notebook.add(other, datetime.now(UTC))
+        parties.nodes["south"].folder.keyring.rotate()
+        opened = parties.open(STUDY)
+        assert opened.id not in (draft.id, other.id)
+        assert opened.nodes[1].sealing_key != cards[1].sealing_key
 
 
 def counts_what_comes_twice(patch: pytest.MonkeyPatch) -> None:

@@ -248,8 +248,9 @@ class Coordinator:
         """The same round, if it was drafted and not every node got it: then it is opened, not another one."""
         for record in self.notebook.rounds():
             task, crowd = record.task, record.task.crowd
-            same = (task.study.digest, task.members, task.node_keys, crowd.may_drop, crowd.may_collude)
-            asked = (study.digest, tuple(members), tuple(card.key for card in cards), may_drop, may_collude)
+            # whole cards: a node that has changed its sealing key since the draft would refuse it for ever
+            same = (task.study.digest, task.members, task.nodes, crowd.may_drop, crowd.may_collude)
+            asked = (study.digest, tuple(members), tuple(cards), may_drop, may_collude)
             if record.phase is Phase.DRAFT and same == asked and task.deadline > self._clock():
                 return task
         return None
