@@ -45,6 +45,7 @@ def test_two_tasks_alike_are_two_rounds(parties) -> None:
         ({"scales": lambda scales: [scale or 1.0 for scale in scales]}, "noise is not what its study"),
         ({"scales": lambda scales: scales[:-1]}, "noise is not what its study"),
         ({"scales": lambda scales: ["1e9" for _ in scales]}, "noise is not what its study"),
+        ({"scales": lambda scales: [*scales[:-1], 10**400]}, "noise is not what its study"),
         ({"may_collude": 0}, "noise is not what its study"),
         ({"may_drop": 9}, "leave nobody to hide behind: at least 12 holders"),
         ({"may_drop": -1}, "may_drop is -1"),

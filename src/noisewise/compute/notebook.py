@@ -76,6 +76,7 @@ class Notebook:
         """Register the signer's key under its name; whether it is new. The same again is fine."""
         check_keys(signed.body, {"name": str, "token": str}, "enrolment")
         name, key = check_text(signed.body["name"], "A holder's name"), signed.signer
+        check_text(signed.body["token"], "A token")
         with self._writing() as connection:
             row = connection.execute(
                 "SELECT name, expires, used_by FROM invitations WHERE hash = ?", (_hash(signed.body["token"]),)

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any, Self
 
+from noisewise.column import is_finite_number
 from noisewise.errors import RoundError, StudyError
 from noisewise.privacy.calibration import NoisePlan
 from noisewise.privacy.distributed import Crowd, most_rows, plan_shared_noise
@@ -144,7 +145,7 @@ class Task:
         """The noise has to be what the study and the crowd ask for, whoever wrote the task."""
         asked = plan_shared_noise(self.study, self.crowd).grid_scales
         if len(asked) != len(self.scales) or not all(
-            isinstance(given, int | float) and math.isclose(given, least, rel_tol=1e-6, abs_tol=0.0)
+            is_finite_number(given) and math.isclose(given, least, rel_tol=1e-6, abs_tol=0.0)
             for given, least in zip(self.scales, asked, strict=True)
         ):
             raise RoundError("The task's noise is not what its study and its number of holders ask for.")
