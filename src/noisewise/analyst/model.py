@@ -54,12 +54,13 @@ class Problem:
         parts = [release.sufficient for release in releases]
         stack = {name: np.stack([getattr(part, name) for part in parts]) for name in ("S", "z", "sd_S", "sd_z")}
         scalars = {name: np.array([getattr(part, name) for part in parts]) for name in ("n", "sd_n", "sd_u")}
+        noisy = any(scalars[name].any() for name in ("sd_n", "sd_u")) or stack["sd_S"].any() or stack["sd_z"].any()
         us = [part.u for part in parts if part.u is not None]
         return cls(
             units=Units.of_study(study) if study else Units.scaled(layout.d),
             study=study,
             holders=tuple(release.holder for release in releases),
-            law=laws.pop(),
+            law=laws.pop() if noisy else "none",
             u=np.array(us) if us else None,
             **stack,
             **scalars,

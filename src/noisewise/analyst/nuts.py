@@ -94,7 +94,7 @@ def sample(target: Target, run: Run, settings: Settings) -> Chains:
         )
     except RuntimeError as error:
         raise FitError(
-            f"The sampler could not start ({error}). Are the releases on the scale of their study?"
+            f"The sampler could not start ({str(error).splitlines()[0]}). Are the releases on the scale of their study?"
         ) from None
     return _read(trace, run, settings)
 

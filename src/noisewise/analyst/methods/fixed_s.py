@@ -35,7 +35,7 @@ def need_gaussian(problem: Problem, method: str) -> None:
     if problem.law == "laplace":
         raise FitError(
             f"{method} integrates z out under Gaussian noise, and these releases have Laplace noise. Use a study with "
-            "mechanism = 'gaussian', or a method that takes any noise."
+            "mechanism = 'gaussian', or method 'exact', which takes either."
         )
 
 

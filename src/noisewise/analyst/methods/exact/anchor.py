@@ -16,7 +16,7 @@ from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.gram import Floats
 
-# An entry with no noise gets noise of this many times the sampling variation that it would have: one part in a million
+# An entry with less gets noise of this many times the sampling variation that it would have: one part in a million
 # of a variance, and the sampler still moves.
 NEARLY_EXACT = 1e-3
 
@@ -165,7 +165,7 @@ def _latents(
         if problem.u is None:
             continue
         freedom = max(n[j] - p, 1.0)
-        out.sd_u[j] = problem.sd_u[j] or NEARLY_EXACT * v0 * np.sqrt(2.0 * freedom)
+        out.sd_u[j] = max(problem.sd_u[j], NEARLY_EXACT * v0 * np.sqrt(2.0 * freedom))
         told = 2.0 * freedom * (v0 / out.sd_u[j]) ** 2
         out.pull_rss[j] = told / (1.0 + told)
         out.scale_rss[j] = np.sqrt(2.0 / freedom * (1.0 - out.pull_rss[j]))
@@ -178,8 +178,8 @@ def _root(matrix: Floats) -> Floats:
 
 
 def _signed(usable: Floats, given: Floats, sign: float) -> Floats:
-    """A Laplace entry is marked by its sign; an exact one stands with normal noise that is next to none."""
-    return np.where(given > 0.0, sign * usable, usable)
+    """A Laplace entry is marked by its sign; a (nearly) exact one stands with normal noise that is next to none."""
+    return np.where(given < usable, usable, sign * usable)
 
 
 def _rows(problem: Problem) -> tuple[Floats, Floats, Floats]:
@@ -271,15 +271,15 @@ def _covariates(problem: Problem, prior: CovariatePrior, n: Floats, scatter: Flo
 
 
 def _usable_sds(problem: Problem, j: int, K: Floats, prior_factor: Floats, v0: float) -> tuple[Floats, Floats]:
-    """The noise of S and z, with a little of it where an entry is exact."""
+    """The noise of S and z, with a little of it where an entry is exact or nearly so."""
     first = int(problem.units.constant)
     size = np.diag(K)
     rows = np.concatenate([np.ones(first), np.diag(prior_factor)])
     little = NEARLY_EXACT * np.tril(np.outer(rows, size))
     little[np.diag_indices_from(little)] *= np.sqrt(2.0)
     little += np.tril(little, -1).T
-    sd_S = np.where(problem.sd_S[j] > 0.0, problem.sd_S[j], little)
-    sd_z = np.where(problem.sd_z[j] > 0.0, problem.sd_z[j], NEARLY_EXACT * np.sqrt(v0) * size)
+    sd_S = np.maximum(problem.sd_S[j], little)
+    sd_z = np.maximum(problem.sd_z[j], NEARLY_EXACT * np.sqrt(v0) * size)
     return sd_S, sd_z
 
 

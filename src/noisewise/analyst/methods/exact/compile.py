@@ -2,6 +2,8 @@
 
 Only the two entry points (``entry``) are kept on disk, under a key that holds the digest of all this code: the
 compiler's own key knows one file, and would serve stale machine code after an edit of another.
+
+No fastmath: a seed has to give the same draws in the process that compiled as in those that load (docs/decisions/0005).
 """
 
 from collections.abc import Callable
@@ -11,9 +13,6 @@ from numba import njit
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-# Sums may be reordered; NaN and infinity keep their meaning, for the sampler has to see them.
-FAST = {"reassoc", "contract", "nsz", "arcp"}
-
 
 def compiled(function: Function) -> Function:
-    return cast(Function, njit(fastmath=FAST, error_model="numpy")(function))
+    return cast(Function, njit(error_model="numpy")(function))

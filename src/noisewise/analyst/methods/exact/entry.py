@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import carray, cfunc, types
 
-from noisewise.analyst.methods.exact.compile import FAST, compiled
+from noisewise.analyst.methods.exact.compile import compiled
 from noisewise.analyst.methods.exact.density import expand, log_density
 from noisewise.gram import Floats
 
@@ -48,7 +48,7 @@ def told(log_p: float, grad: Floats, log_p_: Any) -> int:
 
 def kept_on_disk(density_: Any, expand_: Any) -> Entry:
     """Compiled for C, or loaded if an earlier process did that."""
-    options: dict[str, Any] = {"cache": True, "fastmath": FAST, "error_model": "numpy"}
+    options: dict[str, Any] = {"cache": True, "error_model": "numpy"}
     return Entry(cfunc(_DENSITY, **options)(density_), cfunc(_EXPAND, **options)(expand_))
 
 

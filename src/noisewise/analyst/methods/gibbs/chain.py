@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from noisewise.analyst.methods.gibbs.linear import FAST, draw_mixing_variance, inner
+from noisewise.analyst.methods.gibbs.linear import draw_mixing_variance, inner
 from noisewise.analyst.methods.gibbs.model import EXACT, SPECTRAL, Model, State, Work, workspace
 from noisewise.analyst.methods.gibbs.moments import joint_normal
 from noisewise.analyst.methods.gibbs.spectral import find_basis
@@ -114,7 +114,7 @@ def _compile() -> Any:
     """The one function kept on disk; the compiler's key knows one file, so a digest of all of them goes into it."""
     version = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
-    @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+    @njit(cache=True, nogil=True, error_model="numpy")
     def advance(model, state, work, rng, sweeps, warm, kept):
         """In warm-up make ``sweeps`` of them; after it that many for each row of ``kept``."""
         p = state.theta.size

@@ -10,18 +10,17 @@ from noisewise.gram import Floats
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
-# Sums may be reordered, which lets them be vectorised; NaN and infinity keep their meaning.
-FAST = {"reassoc", "contract", "nsz", "arcp"}
+# No fastmath: a seed has to give the same draws in every process (docs/decisions/0005).
 
 
 def compiled(function: Function) -> Function:
     """Part of the machine code that ``chain`` keeps on disk as a whole."""
-    return cast(Function, njit(nogil=True, fastmath=FAST, error_model="numpy")(function))
+    return cast(Function, njit(nogil=True, error_model="numpy")(function))
 
 
 def inner(function: Function) -> Function:
     """The same for what is called in one place only: it is compiled there, once and not twice."""
-    return cast(Function, njit(nogil=True, fastmath=FAST, error_model="numpy", inline="always")(function))
+    return cast(Function, njit(nogil=True, error_model="numpy", inline="always")(function))
 
 
 @compiled

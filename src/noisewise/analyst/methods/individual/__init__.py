@@ -42,6 +42,7 @@ class Individual(ByNuts):
         from noisewise.analyst.methods.individual.entry import entry
 
         model, size = self.model(problem, prior)
+        _need_noise_everywhere(problem, model)
         return self._run(entry(), model, size, prior, run, _assumptions(problem, self.covariates))
 
     def model(self, problem: Problem, prior: ScaledPrior) -> "tuple[Model, int]":
@@ -58,19 +59,26 @@ class Individual(ByNuts):
 def check(problem: Problem) -> None:
     """What can't be sampled, said before anything is compiled."""
     need_noise(problem)
-    first, d = int(problem.units.constant), len(problem.units.names)
-    sums = problem.sd_S[:, first:, :] if first else problem.sd_S
-    if not ((sums > 0).all() and (problem.sd_z > 0).all() and (problem.u is None or (problem.sd_u > 0).all())):
-        raise FitError(
-            "individual can't hold the rows' sums at exact values, and some entries here have no noise. Use 'exact', "
-            "which can."
-        )
+    d = len(problem.units.names)
     people = int(problem.public_n.sum())
     if people * (d + 1) > MOST_UNKNOWNS:
         raise FitError(
             f"individual has {d + 1} unknowns for each of {people:,} people, {people * (d + 1):,} in all, and takes up "
             f"to {MOST_UNKNOWNS:,}. Use 'exact': with normal covariates it has the same posterior, and its cost does "
             "not grow with the number of people."
+        )
+
+
+def _need_noise_everywhere(problem: Problem, model: "Model") -> None:
+    """``exact`` gives next to exact entries a little noise. Thousands of rows could hardly move under it."""
+    raised = [np.abs(model.sd_S) > problem.sd_S, np.abs(model.sd_z) > problem.sd_z]
+    if problem.u is not None:
+        raised.append(np.abs(model.sd_u) > problem.sd_u)
+    raised[0][:, 0, 0] &= not problem.units.constant
+    if any(entries.any() for entries in raised):
+        raise FitError(
+            "individual can't hold its rows' sums at exact values, and some entries here have no noise, or less than a "
+            "thousandth of their sampling variation. Use 'exact', which can."
         )
 
 

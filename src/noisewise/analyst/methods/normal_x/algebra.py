@@ -10,13 +10,12 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-FAST = {"reassoc", "contract", "nsz", "arcp"}  # sums may be reordered; NaN and infinity keep their meaning
 LARGEST_ALPHA = 1e12  # beyond it rounding blurs the acceptance ratio
 
 
 def compiled(function: Any) -> Any:
-    """Part of the machine code that ``chain`` keeps on disk as a whole."""
-    return njit(nogil=True, fastmath=FAST, error_model="numpy")(function)
+    """Part of the machine code that ``chain`` keeps on disk as a whole; no fastmath (docs/decisions/0005)."""
+    return njit(nogil=True, error_model="numpy")(function)
 
 
 def inlined(function: Any) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from numba import njit
 
 from noisewise.analyst.methods.normal_x.algebra import (
-    FAST,
     backward,
     bartlett,
     cholesky,
@@ -178,7 +177,7 @@ def _compile() -> Any:
     """The one function kept on disk; the compiler's key knows one file, so the digest of all of them goes into it."""
     version = zlib.crc32(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
 
-    @njit(cache=True, nogil=True, fastmath=FAST, error_model="numpy")
+    @njit(cache=True, nogil=True, error_model="numpy")
     def advance(data, state, work, rng, steps, sweeps, adapt, kept):
         """In warm-up make ``sweeps`` of them; after it that many for each row of ``kept``."""
         p = state.theta.size
