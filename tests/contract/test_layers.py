@@ -59,6 +59,27 @@ model = nw.PrivateBayesianRegression(bounds=(-1, 1), target_bounds=(-3, 3), ledg
 model.fit(X, X.sum(axis=1)).predict(X, return_std=True)
 """
 
+NODE = """
+import asyncio
+from pathlib import Path
+
+from noisewise.compute.folder import Folder
+from noisewise.compute.node import Node
+from noisewise.compute.node_http import application
+from noisewise.compute.service import Listening
+
+folder = Folder.create(Path("node"), name="a", url="https://a.example.org", coordinators=["0" * 64])
+
+
+async def call():  # made inside a running loop, as a server does
+    node = Node(folder, folder.store())
+    assert application(node) and node.card()["signer"] == node.key
+    node.store.close()
+
+
+asyncio.run(call())
+"""
+
 COMMANDS = """
 from typer.testing import CliRunner
 
@@ -128,6 +149,7 @@ def run(program: str, folder: Path, hide: list[str]) -> str:
         pytest.param((), COMMANDS, id="command line"),
         pytest.param(("holder",), STUDY + HOLDER, id="holder"),
         pytest.param(("analyst",), "import noisewise as nw" + ANALYST, id="analyst"),
+        pytest.param(("node",), NODE, id="node"),
         pytest.param(("holder", "analyst", "sklearn"), "import noisewise as nw" + ESTIMATOR, id="estimator"),
     ],
 )

@@ -1,6 +1,5 @@
 """The folder of a node: its settings in node.toml, its keys, its database, and the lock of whoever serves it."""
 
-import fcntl
 import json
 import os
 import tomllib
@@ -157,6 +156,8 @@ class Folder:
 
     def lock(self) -> int:
         """The right to serve this folder, until the process ends; a second process is refused."""
+        import fcntl  # a node is served on Unix; its folder can be made and read anywhere
+
         handle = os.open(self.path / ".lock", os.O_CREAT | os.O_RDWR, 0o600)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -51,7 +51,7 @@ class Reader:
             return record_of(connection, round_id)
 
     def text(self, round_id: str, column: str) -> str | None:
-        """The task, manifest, sum or release of a round as JSON, if there is one."""
+        """The task, manifest or sum of a round as JSON, if there is one."""
         table = schema.rounds
         with self._reading() as connection:
             found = connection.execute(select(table.c[column]).where(table.c.id == round_id)).scalar()

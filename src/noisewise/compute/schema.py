@@ -48,7 +48,6 @@ rounds = Table(
     Column("manifest", Text),  # signed: what this node froze
     Column("agreed", Text),  # the agreed pairs of holder and bundle
     Column("sum", Text),  # signed
-    Column("release", Text),
     Column("created", String(32), nullable=False),
 )
 
@@ -83,7 +82,8 @@ def writer(url: str) -> Engine:
     if parsed.get_backend_name() == "postgresql":
         return _postgresql(parsed)
     engine = create_engine(parsed, pool_size=1, max_overflow=0)
-    _prepare(engine, "BEGIN IMMEDIATE", "journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000")
+    pragmas = ("journal_mode = WAL", "synchronous = FULL", "wal_autocheckpoint = 4000", "secure_delete = ON")
+    _prepare(engine, "BEGIN IMMEDIATE", *pragmas)
     return engine
 
 

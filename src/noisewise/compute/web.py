@@ -95,8 +95,10 @@ class Web:
             content = generate_latest(self.metrics.registry)
             return Response(content, media_type="text/plain; version=0.0.4; charset=utf-8")
 
+        described = reply(description).body
+
         async def openapi(request: Request) -> Response:
-            return reply(description)
+            return Response(described, media_type=JSON)
 
         shared = [Route("/healthz", healthz), Route("/metrics", metrics), Route("/openapi.json", openapi)]
         handlers: Mapping[Any, Any] = {
