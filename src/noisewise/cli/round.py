@@ -193,7 +193,8 @@ def status(
         print_json({"round": name, "phase": str(standing.phase), "reason": standing.reason, **standing.to_dict()})
         return
     print_facts(_facts(standing))
-    print_table(*_who(standing), align="l" * 10)
+    columns, rows = _who(standing)
+    print_table(columns, rows, align="l" * len(columns))
 
 
 def _watch(coordinator: "Coordinator", name: str) -> None:
@@ -210,7 +211,7 @@ def _watch(coordinator: "Coordinator", name: str) -> None:
             if words != before:
                 live.update(Text(words), refresh=True)
                 before = words
-            if not standing.missing and not standing.silent:
+            if standing.ended or not (standing.missing or standing.silent):
                 return
             time.sleep(WATCH_SECONDS)
 

@@ -50,16 +50,21 @@ class Standing:
         return tuple(card.name for card, node in named if isinstance(node, RoundError))
 
     @property
+    def ended(self) -> bool:
+        return self.phase in (Phase.RELEASED, Phase.ABORTED)
+
+    @property
     def arrived(self) -> int:
         return len(self.task.members) - len(self.missing) if len(self.silent) < len(self.nodes) else 0
 
     def in_words(self) -> str:
-        if self.phase in (Phase.RELEASED, Phase.ABORTED):
+        if self.ended:
             return f"{self.phase}" + (f": {self.reason}" if self.reason else "")
-        heard = (
-            f"{self.arrived:,} of {len(self.task.members):,} holders are at all nodes, {self.task.crowd.least:,} needed"
+        where = "the nodes that answer" if self.silent else "all nodes"
+        there = (
+            f"{self.arrived:,} of {len(self.task.members):,} holders are at {where}, {self.task.crowd.least:,} needed"
         )
-        return heard + (f"; no answer from {', '.join(self.silent)}" if self.silent else "")
+        return there + (f"; no answer from {', '.join(self.silent)}" if self.silent else "")
 
     def to_dict(self) -> dict[str, Any]:
         """Who is missing, and what every node says."""

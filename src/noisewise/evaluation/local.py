@@ -94,20 +94,22 @@ class Switchboard(httpx.BaseTransport):
 
 
 class Local:
-    """A coordinator and its nodes, ready for holders; ``folder`` gets a folder for each party."""
+    """A coordinator and its nodes, ready for holders. ``folder`` has one for each party; it can be opened again."""
 
     def __init__(self, folder: Path, nodes: Sequence[str] = ("north", "south", "west")) -> None:
         self.folder = folder
         self.switchboard = Switchboard()
         self.network = Network(transport=self.switchboard, attempts=2, pause=lambda seconds: None)
-        self.coordinator = Coordinator.create(folder / "coordinator", self.network)
+        home = folder / "coordinator"
+        self.coordinator = (Coordinator if home.exists() else Coordinator.create)(home, self.network)
         self.switchboard.connect(BOARD, Board(self.coordinator, limits=UNLIMITED).application())
         self.nodes = {name: self._start(name) for name in nodes}
 
     def _start(self, name: str) -> Node:
-        made = Folder.create(
-            self.folder / f"node-{name}", name=name, url=f"https://{name}", coordinators=[self.coordinator.identity.key]
-        )
+        home, keys = self.folder / f"node-{name}", [self.coordinator.identity.key]
+        if not home.exists():
+            Folder.create(home, name=name, url=f"https://{name}", coordinators=keys)
+        made = Folder.load(home)
         node = Node(made, made.store())
         self.switchboard.connect(name, application(node, UNLIMITED))
         return node
@@ -120,8 +122,12 @@ class Local:
     def enrol(self, name: str) -> Participant:
         """Invite a holder, and let it enrol."""
         token = self.coordinator.invite(name)
-        folder = self.folder / f"holder-{name}"
+        folder = self.home(name)
         return Participant.enrol(folder, trust=self.trust(), name=name, token=token, network=self.network)
+
+    def home(self, name: str) -> Path:
+        """The folder of a holder."""
+        return self.folder / f"holder-{name}"
 
     def open(self, study: Study, *, may_drop: int = 0, may_collude: int = 0, hours: float = 1.0) -> Task:
         """Open a round with all nodes and everyone who is enrolled."""
