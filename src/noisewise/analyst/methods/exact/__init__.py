@@ -27,8 +27,9 @@ class Exact(ByNuts):
     deviation away (times ``mean_spread``). Without an intercept in the study mu = 0. ``covariates="weak"``: each S_j
     may be anything that the bounds allow. All in scaled units.
 
-    The sampler's options: ``target_accept=None`` starts at 0.8 and runs again with smaller steps where draws diverged;
-    ``metric="learned"`` spends a third of ``warmup`` twice on a pilot that learns how the shared unknowns correlate.
+    The sampler's options: ``target_accept=None`` starts at 0.8 and takes smaller steps where draws of the pilot or of
+    the run itself diverged; ``metric="learned"`` spends a third of ``warmup`` twice on a pilot that learns how the
+    shared unknowns correlate.
     """
 
     NAME: ClassVar[str] = "exact"

@@ -99,6 +99,7 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         largest_moment=covariates.largest_moment,
         largest_trace=covariates.largest_trace,
         d=d,
+        centred=_centred(problem, n) if first and blocks == 1 else 0.0,
         rotated=0,
         theta0=regression.mean,
         factor_theta=_root(regression.covariance),
@@ -157,7 +158,9 @@ def _latents(
         K = _whole_factor(problem, j, n[j], scatter[j])
         prior_factor = K[first:, first:] / np.sqrt(n[j]) if covariates.weak else anchors[j % len(anchors)].K0
         out.sd_S[j], out.sd_z[j] = _usable_sds(problem, j, K, prior_factor, v0)
-        out.K[j], out.pull_K[j], out.scale_K[j] = place(n[j], first, K, prior_factor, out.sd_S[j], covariates)
+        sd = out.sd_S[j].copy()
+        sd[first:, first:] = np.maximum(sd[first:, first:], _centred_sd(problem, j, _mean(problem, j, n[j])))
+        out.K[j], out.pull_K[j], out.scale_K[j] = place(n[j], first, K, prior_factor, sd, covariates)
         out.w[j] = np.linalg.solve(K, problem.z[j])
         told = v0 * ((K / out.sd_z[j][:, None]) ** 2).sum(axis=0)  # prior variance over noise variance
         out.pull_w[j] = told / (1.0 + told)
@@ -194,10 +197,26 @@ def _rows(problem: Problem) -> tuple[Floats, Floats, Floats]:
 
 def _scatter(problem: Problem, j: int, n: float) -> Floats:
     """Holder j's centred scatter (or plain S with no constant), eigenvalues at least half the noise."""
-    S, sd = problem.S[j], problem.sd_S[j]
-    if problem.units.constant:
-        S, sd = S[1:, 1:] - np.outer(S[0, 1:], S[0, 1:]) / n, sd[1:, 1:]
-    return _sound(S, float(sd.max()), n)
+    S, first = problem.S[j], int(problem.units.constant)
+    mean = _mean(problem, j, n)
+    return _sound(S[first:, first:] - n * np.outer(mean, mean), float(_centred_sd(problem, j, mean).max()), n)
+
+
+def _mean(problem: Problem, j: int, n: float) -> Floats:
+    """Holder j's means of features, drawn towards 0 where noise hides them (0 with no constant)."""
+    if not problem.units.constant:
+        return np.zeros(problem.order)
+    return np.asarray(problem.S[j, 0, 1:] / n / (1.0 + (problem.sd_S[j, 0, 1:] / n) ** 2))
+
+
+def _centred_sd(problem: Problem, j: int, mean: Floats) -> Floats:
+    """The noise of the centred scatter S_ab - s_a s_b / n, to first order: that of the sums counts, times the means."""
+    first = int(problem.units.constant)
+    sd = problem.sd_S[j, first:, first:]
+    if not first:
+        return sd
+    cross = np.outer(problem.sd_S[j, 0, 1:], mean)
+    return np.asarray(np.sqrt(sd**2 + cross**2 + cross.T**2 + 2.0 * np.diag(np.diag(cross) ** 2)))
 
 
 def _sound(S: Floats, noise: float, n: float) -> Floats:
@@ -215,8 +234,7 @@ def _whole_factor(problem: Problem, j: int, n: float, scatter: Floats) -> Floats
         return K
     whole = np.zeros((K.shape[0] + 1, K.shape[0] + 1))
     whole[0, 0] = np.sqrt(n)
-    mean = np.clip(problem.S[j, 0, 1:] / n, -1.5, 1.5)
-    whole[1:, 0] = np.sqrt(n) * mean
+    whole[1:, 0] = np.sqrt(n) * _mean(problem, j, n)
     whole[1:, 1:] = K
     return whole
 
@@ -238,6 +256,19 @@ def _regress(problem: Problem, prior: ScaledPrior, n: Floats, scatter: Floats) -
     return _Regression(mean, covariance, log_v, float(np.sqrt(weights @ (grid.log_v - log_v) ** 2)))
 
 
+def _centred(problem: Problem, n: Floats) -> float:
+    """How far theta_0 + theta'mu is the unknown in place of theta_0: wholly, unless noise hides even the mean of y.
+
+    The mean's square is in y'y and it is in z itself; the less noisy one counts. In the tails both are polynomials of
+    theta and mu of degree up to eight, which steps overshoot; seen so, of the mean alone. A tenth of the scale on which
+    noise and prior are even is enough for that to matter.
+    """
+    told = n.sum() / np.sqrt((problem.sd_z[:, 0] ** 2).sum() + 1e-12)
+    if problem.u is not None:
+        told = max(told, n.sum() / np.sqrt((problem.sd_u**2).sum() + 1e-12))
+    return float(10.0 * told / (1.0 + 10.0 * told))
+
+
 class _Anchor(NamedTuple):
     K0: Floats
     scale_R: Floats
@@ -252,13 +283,15 @@ def _covariates(problem: Problem, prior: CovariatePrior, n: Floats, scatter: Flo
     noise = np.sqrt((problem.sd_S[group] ** 2).sum(axis=0))
     # holders are added up before the floor: their noise averages out
     raw = problem.S[group].sum(axis=0)[first:, first:]
-    sums = problem.S[group, 0, 1:] if first else np.zeros((len(group), raw.shape[0]))
-    centred = raw - sum(np.outer(s, s) / n[j] for s, j in zip(sums, group, strict=True))
-    sound = _sound(centred, float(noise[first:, first:].max()), total)
+    means = [_mean(problem, j, n[j]) for j in group]
+    centred = raw - sum(n[j] * np.outer(mean, mean) for mean, j in zip(means, group, strict=True))
+    noise_of = [_centred_sd(problem, j, mean) for mean, j in zip(means, group, strict=True)]
+    centred_noise = np.sqrt(np.sum(np.square(noise_of), axis=0))
+    sound = _sound(centred, float(centred_noise.max()), total)
     Sigma = (sound + prior.Lambda) / (total + prior.kappa)
     K0 = _root(Sigma)
     size = np.diag(K0)
-    relative = noise[first:, first:] / (total * np.outer(size, size))
+    relative = centred_noise / (total * np.outer(size, size))
     told = 1.0 / (1.0 / max(total, 1.0) + relative**2)
     told[np.diag_indices_from(told)] *= 2.0
     scale_R = 1.0 / np.sqrt(1.0 + told)
@@ -266,7 +299,7 @@ def _covariates(problem: Problem, prior: CovariatePrior, n: Floats, scatter: Flo
         return _Anchor(K0, scale_R, np.zeros_like(size), np.eye(size.size))
     known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
     covariance = np.linalg.inv(np.diag(prior.precision) + known)
-    mean = covariance @ (prior.precision * prior.mean + known @ (sums.sum(axis=0) / total))
+    mean = covariance @ (prior.precision * prior.mean + known @ (problem.S[group, 0, 1:].sum(axis=0) / total))
     return _Anchor(K0, scale_R, mean, _root(covariance))
 
 
@@ -297,7 +330,8 @@ def _place_normal(
     told[diagonal, diagonal] = spread[diagonal, diagonal] * (2.0 * size**2 / np.diag(sd)[first:]) ** 2
     pull = told / (1.0 + told)
     where = K.copy()
-    where[np.diag_indices_from(where)] = np.log(np.diag(K))
+    known = pull[diagonal, diagonal]
+    where[diagonal, diagonal] = known * np.log(size) + 0.5 * (1.0 - known) * np.log(freedom)
     return where, pull, np.sqrt(spread * (1.0 - pull))
 
 

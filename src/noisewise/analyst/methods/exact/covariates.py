@@ -10,7 +10,7 @@ import numpy as np
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.layout import item, matrix, number, vector, whole
+from noisewise.analyst.methods.exact.layout import item, number, place, whole
 from noisewise.analyst.methods.exact.special import walled_log
 from noisewise.gram import Floats
 
@@ -23,109 +23,101 @@ def _start(data: Floats, block: int) -> int:
 
 
 @compiled
-def _relative(data: Floats, block: int, x: Floats) -> tuple[Floats, float]:
-    """R of this block, and the log Jacobian of its diagonal's logarithms."""
-    d, i = whole(data, at.D), _start(data, block)
-    scale = matrix(data, at.SCALE_R, block, d)
-    R, jacobian = np.zeros((d, d)), 0.0
+def covariate_block(
+    data: Floats, block: int, x: Floats, L: Floats, log_L: Floats, mu: Floats, R: Floats, X: Floats
+) -> float:
+    """Fills L, the logarithms of its diagonal and mu (and R, X, which the way back needs); returns the log prior."""
+    d, kappa, i = whole(data, at.D), number(data, at.KAPPA), _start(data, block)
+    K0, scale, root = (
+        place(data, at.K0, block, d * d),
+        place(data, at.SCALE_R, block, d * d),
+        place(data, at.FACTOR_LAMBDA, 0, 0),
+    )
+    log_p = 0.0
     for a in range(d):
         for b in range(a):
-            R[a, b] = scale[a, b] * x[i]
-            i += 1
-        log_R, _, log_slope, _ = walled_log(x[i], scale[a, a], POWER)
-        R[a, a] = math.exp(log_R)
-        jacobian += log_slope
-        i += 1
-    return R, jacobian
-
-
-@compiled
-def _whitened(data: Floats, L: Floats) -> Floats:
-    """X = L^{-1} C with C C' = Lambda, so that tr(Lambda Sigma^{-1}) = |X|^2."""
-    d = whole(data, at.D)
-    X = matrix(data, at.FACTOR_LAMBDA, 0, d).copy()
-    for a in range(d):
-        for b in range(a):
-            for c in range(b + 1):
-                X[a, c] -= L[a, b] * X[b, c]
-        for c in range(a + 1):
-            X[a, c] /= L[a, a]
-    return X
-
-
-@compiled
-def covariate_block(data: Floats, block: int, x: Floats, L: Floats, mu: Floats) -> float:
-    """Fills L and mu; returns their log prior, Jacobians included."""
-    d, kappa = whole(data, at.D), number(data, at.KAPPA)
-    K0 = matrix(data, at.K0, block, d)
-    R, log_p = _relative(data, block, x)
-    for a in range(d):
-        for b in range(a + 1):
-            inner = 0.0
-            for c in range(b, a + 1):
-                inner += K0[a, c] * R[c, b]
-            L[a, b] = inner
+            R[block, a, b] = data[scale + a * d + b] * x[i + b]
+        log_R, _, log_slope, _ = walled_log(x[i + a], data[scale + a * d + a], POWER)
+        R[block, a, a] = math.exp(log_R)
         # density of Sigma, of L given Sigma, of log R_aa given L_aa: |Sigma|^{-(kappa+d+1)/2} prod L_aa^{d-a} R_aa
-        log_p -= (kappa + a) * math.log(R[a, a])
-    X = _whitened(data, L)
-    for a in range(d):
+        log_p += log_slope - (kappa + a) * log_R
+        i += a + 1
+        for b in range(a + 1):
+            L[block, a, b], X[block, a, b] = 0.0, data[root + a * d + b]
         for c in range(a + 1):
-            log_p -= 0.5 * X[a, c] * X[a, c]
+            for b in range(c + 1):
+                L[block, a, b] += data[K0 + a * d + c] * R[block, c, b]
+        log_L[block, a] = math.log(L[block, a, a])
+        # X = L^{-1} C with C C' = Lambda, so that tr(Lambda Sigma^{-1}) = |X|^2
+        for c in range(a):
+            for b in range(c + 1):
+                X[block, a, b] -= L[block, a, c] * X[block, c, b]
+        for b in range(a + 1):
+            X[block, a, b] /= L[block, a, a]
+            log_p -= 0.5 * X[block, a, b] * X[block, a, b]
     if whole(data, at.FIRST) == 1:
-        i = _start(data, block) + d * (d + 1) // 2
-        mu0, factor = vector(data, at.MU0, block, d), matrix(data, at.FACTOR_MU, block, d)
+        mu0, factor = place(data, at.MU0, block, d), place(data, at.FACTOR_MU, block, d * d)
         for a in range(d):
-            mu[a] = mu0[a]
+            mean = data[mu0 + a]
             for b in range(a + 1):
-                mu[a] += factor[a, b] * x[i + b]
-            off = mu[a] - item(data, at.MEAN_MU, a)
+                mean += data[factor + a * d + b] * x[i + b]
+            mu[block, a], off = mean, mean - item(data, at.MEAN_MU, a)
             log_p -= 0.5 * item(data, at.PRECISION_MU, a) * off * off
     return log_p
 
 
 @compiled
 def covariate_block_back(
-    data: Floats, block: int, x: Floats, L: Floats, mu: Floats, Lbar: Floats, mubar: Floats, grad: Floats
+    data: Floats,
+    block: int,
+    x: Floats,
+    L: Floats,
+    mu: Floats,
+    R: Floats,
+    X: Floats,
+    Lbar: Floats,
+    mubar: Floats,
+    grad: Floats,
 ) -> None:
-    """The chain rule through ``covariate_block``; Lbar and mubar come in with what the holders added."""
+    """The chain rule through ``covariate_block``; Lbar, mubar come in with what the holders added."""
     d, i, kappa = whole(data, at.D), _start(data, block), number(data, at.KAPPA)
-    K0, scale = matrix(data, at.K0, block, d), matrix(data, at.SCALE_R, block, d)
-    R, _ = _relative(data, block, x)
-    _wishart_back(_whitened(data, L), L, Lbar)
+    K0, scale = place(data, at.K0, block, d * d), place(data, at.SCALE_R, block, d * d)
+    _wishart_back(block, X, L, Lbar)
     for c in range(d):
         for b in range(c + 1):
             Rbar = 0.0
             for a in range(c, d):
-                Rbar += K0[a, c] * Lbar[a, b]
+                Rbar += data[K0 + a * d + c] * Lbar[block, a, b]
             if b == c:
-                _, slope, _, bend = walled_log(x[i], scale[c, c], POWER)
-                grad[i] += slope * (Rbar * R[c, c] - (kappa + c)) + bend
+                _, slope, _, bend = walled_log(x[i], data[scale + c * d + c], POWER)
+                grad[i] += slope * (Rbar * R[block, c, c] - (kappa + c)) + bend
             else:
-                grad[i] += scale[c, b] * Rbar
+                grad[i] += data[scale + c * d + b] * Rbar
             i += 1
     if whole(data, at.FIRST) == 1:
-        factor = matrix(data, at.FACTOR_MU, block, d)
+        factor = place(data, at.FACTOR_MU, block, d * d)
         for a in range(d):
-            bar = mubar[a] - item(data, at.PRECISION_MU, a) * (mu[a] - item(data, at.MEAN_MU, a))
+            off = mu[block, a] - item(data, at.MEAN_MU, a)
+            bar = mubar[block, a] - item(data, at.PRECISION_MU, a) * off
             for b in range(a + 1):
-                grad[i + b] += factor[a, b] * bar
+                grad[i + b] += data[factor + a * d + b] * bar
 
 
 @compiled
-def _wishart_back(X: Floats, L: Floats, Lbar: Floats) -> None:
+def _wishart_back(block: int, X: Floats, L: Floats, Lbar: Floats) -> None:
     """Lbar gains the gradient of -|X|^2 / 2, which is the lower triangle of L^{-T} X X'."""
-    d = L.shape[0]
-    Y = np.zeros((d, d))
-    for a in range(d):
-        for b in range(d):
-            for c in range(min(a, b) + 1):
-                Y[a, b] += X[a, c] * X[b, c]
-    for a in range(d - 1, -1, -1):
-        for b in range(a + 1, d):
-            for c in range(d):
-                Y[a, c] -= L[b, a] * Y[b, c]
-        for c in range(d):
-            Y[a, c] /= L[a, a]
+    d = L.shape[1]
+    Y = np.empty((d, d))
     for a in range(d):
         for b in range(a + 1):
-            Lbar[a, b] += Y[a, b]
+            inner = 0.0
+            for c in range(b + 1):
+                inner += X[block, a, c] * X[block, b, c]
+            Y[a, b] = inner
+    for a in range(d - 1, -1, -1):
+        for b in range(a + 1, d):
+            for c in range(a + 1):
+                Y[a, c] -= L[block, b, a] * Y[b, c]
+        for c in range(a + 1):
+            Y[a, c] /= L[block, a, a]
+            Lbar[block, a, c] += Y[a, c]

@@ -12,15 +12,9 @@ import numpy as np
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.covariates import covariate_block
-from noisewise.analyst.methods.exact.factor import (
-    mean_column,
-    mean_column_back,
-    scatter_columns,
-    scatter_columns_back,
-)
-from noisewise.analyst.methods.exact.layout import item, matrix, vector, whole
-from noisewise.analyst.methods.exact.shared import regression, seen_through, shared_back
+from noisewise.analyst.methods.exact.factor import normal_factor, normal_factor_back
+from noisewise.analyst.methods.exact.layout import item, place, whole
+from noisewise.analyst.methods.exact.shared import seen_through, shared, shared_back
 from noisewise.analyst.methods.exact.special import bent_log, digamma, noise, softplus
 from noisewise.analyst.methods.exact.weak import weak_factor, weak_factor_back
 from noisewise.gram import Floats
@@ -43,29 +37,14 @@ def rows(data: Floats, j: int, x: Floats) -> tuple[float, float]:
 
 
 @compiled
-def count(data: Floats, j: int, n: float, x: Floats, grad: Floats) -> tuple[float, float]:
-    """Log density of a noisy number of rows, flat a priori above its lower end; and its derivative by n."""
-    if item(data, at.SD_N, j) == 0.0:
-        return 0.0, 0.0
-    log_p, slope = noise(item(data, at.NOISY_N, j) - n, item(data, at.SD_N, j))
+def count(data: Floats, j: int, n: float, slope: float, nbar: float, x: Floats, grad: Floats) -> float:
+    """Log density of a noisy number of rows, flat a priori above its lower end; and the chain rule through ``rows``."""
     i = int(item(data, at.START, j))
+    log_p, bar = noise(item(data, at.NOISY_N, j) - n, item(data, at.SD_N, j))
     # the Jacobian of the softplus, log sigmoid(argument), has the derivative sigmoid(-argument)
     jacobian, step = softplus(-(item(data, at.CENTRE_N, j) + x[i]))
-    grad[i] += step
-    return log_p - jacobian, slope
-
-
-@compiled
-def factor(
-    data: Floats, j: int, n: float, L: Floats, mu: Floats, x: Floats, K: Floats, T: Floats, bend: Floats, e: Floats
-) -> float:
-    """Fills K (and T, e for normal covariates); returns the log density of its latents."""
-    if whole(data, at.WEAK) == 1:
-        return weak_factor(data, j, n, x, K)
-    log_p = scatter_columns(data, j, n, L, x, K, T, bend)
-    if whole(data, at.FIRST) == 1:
-        log_p += mean_column(data, j, n, L, mu, x, K, e)
-    return log_p
+    grad[i] += (nbar + bar) * slope + step
+    return log_p - jacobian
 
 
 @compiled
@@ -74,12 +53,8 @@ def released(
 ) -> tuple[float, float]:
     """Log density of the noisy S, z and u of holder j, and the derivative by rss; fills those by K and w."""
     p, first, log_p = whole(data, at.P), whole(data, at.FIRST), 0.0
-    S, sd_S, z, sd_z = (
-        matrix(data, at.S, j, p),
-        matrix(data, at.SD_S, j, p),
-        vector(data, at.Z, j, p),
-        vector(data, at.SD_Z, j, p),
-    )
+    S, sd_S = place(data, at.S, j, p * p), place(data, at.SD_S, j, p * p)
+    z, sd_z = place(data, at.Z, j, p), place(data, at.SD_Z, j, p)
     Kbar[:] = 0.0
     wbar[:] = 0.0
     for a in range(p):
@@ -87,7 +62,7 @@ def released(
             inner, last = 0.0, min(b + 1, columns)
             for c in range(last):
                 inner += K[a, c] * K[b, c]
-            term, slope = noise(S[a, b] - inner, sd_S[a, b])
+            term, slope = noise(data[S + a * p + b] - inner, data[sd_S + a * p + b])
             log_p += term
             for c in range(last):
                 Kbar[a, c] += slope * K[b, c]
@@ -95,7 +70,7 @@ def released(
         inner, last = 0.0, min(a + 1, columns)
         for c in range(last):
             inner += K[a, c] * w[c]
-        term, slope = noise(z[a] - inner, sd_z[a])
+        term, slope = noise(data[z + a] - inner, data[sd_z + a])
         log_p += term
         for c in range(last):
             wbar[c] += slope * K[a, c]
@@ -113,22 +88,28 @@ def released(
 
 @compiled
 def explained(
-    data: Floats, j: int, columns: int, K: Floats, theta: Floats, log_v: float, x: Floats, mean: Floats, w: Floats
+    data: Floats,
+    j: int,
+    columns: int,
+    K: Floats,
+    theta: Floats,
+    log_v: float,
+    x: Floats,
+    mean: Floats,
+    w: Floats,
+    spread: Floats,
 ) -> None:
-    """w, between its law given theta (``mean`` = K' theta, sd sigma) and what z tells."""
+    """w, between its law given theta (``mean`` = K' theta, sd sigma) and what z tells, by x times ``spread``."""
     p, i = whole(data, at.P), int(item(data, at.AT_W, j))
-    centre, pull, scale = (
-        vector(data, at.W, j, p),
-        vector(data, at.PULL_W, j, p),
-        vector(data, at.SCALE_W, j, p),
-    )
+    centre, pull, scale = place(data, at.W, j, p), place(data, at.PULL_W, j, p), place(data, at.SCALE_W, j, p)
     mean[:] = 0.0
     for a in range(p):
         for c in range(min(a + 1, columns)):
             mean[c] += K[a, c] * theta[a]
     for c in range(columns):
-        spread = math.exp(0.5 * (1.0 - pull[c]) * log_v) * scale[c]
-        w[c] = (1.0 - pull[c]) * mean[c] + pull[c] * centre[c] + spread * x[i + c]
+        kept = 1.0 - data[pull + c]
+        spread[c] = math.exp(0.5 * kept * log_v) * data[scale + c]
+        w[c] = kept * mean[c] + data[pull + c] * data[centre + c] + spread[c] * x[i + c]
 
 
 @compiled
@@ -142,27 +123,29 @@ def explained_back(
     x: Floats,
     mean: Floats,
     w: Floats,
+    spread: Floats,
     wbar: Floats,
     Kbar: Floats,
     thetabar: Floats,
     grad: Floats,
 ) -> tuple[float, float]:
     """Log density of w given theta, and the derivative by log v; mean becomes its own derivative."""
-    p, i, sigma = whole(data, at.P), int(item(data, at.AT_W, j)), math.exp(0.5 * log_v)
-    pull, scale = vector(data, at.PULL_W, j, p), vector(data, at.SCALE_W, j, p)
-    log_p, log_vbar = 0.0, 0.0
+    p, i, precision = whole(data, at.P), int(item(data, at.AT_W, j)), math.exp(-log_v)
+    pulls, log_p, log_vbar = place(data, at.PULL_W, j, p), 0.0, 0.0
     for c in range(columns):
-        t = (w[c] - mean[c]) / sigma
-        log_p -= 0.5 * (t * t + pull[c] * log_v)
-        bar, kept = wbar[c] - t / sigma, 1.0 - pull[c]
-        step = bar * math.exp(0.5 * kept * log_v) * scale[c]
+        off, pull = w[c] - mean[c], data[pulls + c]
+        square, bar = off * off * precision, wbar[c] - off * precision
+        step = bar * spread[c]
         grad[i + c] += step
-        log_vbar += 0.5 * (t * t - pull[c] + kept * step * x[i + c])
-        mean[c] = t / sigma + kept * bar
+        log_p -= 0.5 * (square + pull * log_v)
+        log_vbar += 0.5 * (square - pull + (1.0 - pull) * step * x[i + c])
+        mean[c] = off * precision + (1.0 - pull) * bar
     for a in range(p):
+        inner = 0.0
         for c in range(min(a + 1, columns)):
             Kbar[a, c] += theta[a] * mean[c]
-            thetabar[a] += K[a, c] * mean[c]
+            inner += K[a, c] * mean[c]
+        thetabar[a] += inner
     return log_p, log_vbar
 
 
@@ -202,41 +185,42 @@ def residual_back(
 def log_density(y: Floats, grad: Floats, data: Floats) -> float:
     """log p(y, everything released) up to a constant; grad is overwritten with its gradient."""
     x = seen_through(data, y)
-    p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
-    L, Lbar = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d, d))
-    mu, mubar = np.zeros((max(blocks, 1), d)), np.zeros((max(blocks, 1), d))
-    T, K, Kbar = np.empty((d, d)), np.empty((p, p)), np.empty((p, p))
-    theta, thetabar, w, wbar, mean = np.empty(p), np.empty(p), np.empty(p), np.empty(p), np.empty(p)
-    e, scratch, bend = np.empty(d), np.empty(d), np.empty((d, 2))
+    p, d, blocks, weak = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS), whole(data, at.WEAK) == 1
+    L, R, X, Lbar = (
+        np.empty((blocks, d, d)),
+        np.empty((blocks, d, d)),
+        np.empty((blocks, d, d)),
+        np.zeros((blocks, d, d)),
+    )
+    log_L, mu, mubar = np.empty((blocks, d)), np.zeros((blocks, d)), np.zeros((blocks, d))
+    K, Kbar, T, Tbar = np.empty((p, p)), np.empty((p, p)), np.empty((p, p)), np.empty((p, p))
+    theta, thetabar, w, wbar = np.empty(p), np.empty(p), np.empty(p), np.empty(p)
+    mean, spread, bend = np.empty(p), np.empty(p), np.empty((p, 2))
     grad[:] = 0.0
-    log_v, log_p, log_vbar = regression(data, x, theta, thetabar)
-    for block in range(blocks):
-        log_p += covariate_block(data, block, x, L[block], mu[block])
+    log_v, log_p, log_vbar = shared(data, x, L, log_L, mu, R, X, theta, thetabar)
     for j in range(whole(data, at.J)):
-        block = j if blocks > 1 else 0
-        columns = whole(data, at.FIRST) + int(item(data, at.RANK, j))
+        block, columns = j if blocks > 1 else 0, whole(data, at.FIRST) + int(item(data, at.RANK, j))
         n, slope_n = rows(data, j, x)
-        log_count, nbar = count(data, j, n, x, grad)
-        log_p += log_count + factor(data, j, n, L[block], mu[block], x, K, T, bend, e)
-        explained(data, j, columns, K, theta, log_v, x, mean, w)
+        if weak:
+            log_p += weak_factor(data, j, n, x, K)
+        else:
+            log_p += normal_factor(data, j, block, n, L, log_L, mu, x, K, T, bend)
+        explained(data, j, columns, K, theta, log_v, x, mean, w, spread)
         rss, log_rss = residual(data, j, n, log_v, x)
         log_noise, rssbar = released(data, j, columns, K, w, rss, Kbar, wbar)
-        log_rest, step_v, step_n = residual_back(data, j, n, log_v, rss, log_rss, rssbar, x, grad)
-        log_w, step_w = explained_back(data, j, columns, K, theta, log_v, x, mean, w, wbar, Kbar, thetabar, grad)
+        log_rest, step_v, nbar = residual_back(data, j, n, log_v, rss, log_rss, rssbar, x, grad)
+        log_w, step_w = explained_back(
+            data, j, columns, K, theta, log_v, x, mean, w, spread, wbar, Kbar, thetabar, grad
+        )
         log_p += log_noise + log_rest + log_w
         log_vbar += step_v + step_w
-        nbar += step_n
-        if whole(data, at.WEAK) == 1:
+        if weak:
             nbar += weak_factor_back(data, j, n, K, Kbar, grad)
         else:
-            if whole(data, at.FIRST) == 1:
-                nbar += mean_column_back(
-                    data, j, n, L[block], mu[block], e, K, Kbar, scratch, Lbar[block], mubar[block], grad
-                )
-            nbar += scatter_columns_back(data, j, n, L[block], T, bend, K, Kbar, scratch, Lbar[block], grad)
+            nbar += normal_factor_back(data, j, block, n, L, mu, K, T, bend, Kbar, Tbar, Lbar, mubar, grad)
         if slope_n != 0.0:
-            grad[int(item(data, at.START, j))] += nbar * slope_n
-    shared_back(data, x, L, mu, Lbar, mubar, thetabar, log_vbar, grad)
+            log_p += count(data, j, n, slope_n, nbar, x, grad)
+    shared_back(data, x, L, mu, R, X, theta, Lbar, mubar, thetabar, log_vbar, grad)
     return log_p
 
 
@@ -245,19 +229,19 @@ def expand(y: Floats, out: Floats, data: Floats) -> None:
     """What is kept of a draw: theta, v and the lower triangle of sum_j S_j, row after row."""
     x = seen_through(data, y)
     p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
-    L, mu = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d))
-    T, K, bend = np.empty((d, d)), np.empty((p, p)), np.empty((d, 2))
-    e, scratch = np.empty(d), np.empty(p)
+    L, R, X, mu = np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.zeros((blocks, d))
+    K, T, bend = np.empty((p, p)), np.empty((p, p)), np.empty((p, 2))
+    log_L, scratch = np.empty((blocks, d)), np.empty(p)
     out[:] = 0.0
-    log_v, _, _ = regression(data, x, out[:p], scratch)
+    log_v, _, _ = shared(data, x, L, log_L, mu, R, X, out, scratch)
     out[p] = math.exp(log_v)
-    for block in range(blocks):
-        covariate_block(data, block, x, L[block], mu[block])
     for j in range(whole(data, at.J)):
-        block = j if blocks > 1 else 0
         columns = whole(data, at.FIRST) + int(item(data, at.RANK, j))
         n, _ = rows(data, j, x)
-        factor(data, j, n, L[block], mu[block], x, K, T, bend, e)
+        if whole(data, at.WEAK) == 1:
+            weak_factor(data, j, n, x, K)
+        else:
+            normal_factor(data, j, j if blocks > 1 else 0, n, L, log_L, mu, x, K, T, bend)
         i = p + 1
         for a in range(p):
             for b in range(a + 1):

@@ -31,6 +31,7 @@ class Model(NamedTuple):
     largest_moment: float
     largest_trace: float
     d: int
+    centred: float  # how far theta_0 is that of centred features (``regression``): 0 not, 1 wholly
     rotated: int  # how many unknowns at the front of x the metric below mixes; 0: none
     theta0: Floats  # (p,)
     factor_theta: Floats  # (p, p) lower triangular: theta = theta0 + factor x
@@ -62,7 +63,7 @@ class Model(NamedTuple):
     scale_w: Floats
     S: Floats  # (J, p, p) and so on
     sd_S: Floats
-    K: Floats  # where the data put K (its diagonal: log K)
+    K: Floats  # where the data put K (its diagonal, normal covariates: log T there, given its pull and L = 1)
     pull_K: Floats
     scale_K: Floats
     start: Floats  # (J,): where holder j's unknowns start in x, and their parts
@@ -90,6 +91,7 @@ class Model(NamedTuple):
     LARGEST_MOMENT,
     LARGEST_TRACE,
     D,
+    CENTRED,
     ROTATED,
     THETA0,
     FACTOR_THETA,
@@ -131,7 +133,7 @@ class Model(NamedTuple):
     CENTRE,
     ROTATION,
 ) = range(len(Model._fields))
-SCALARS = 16
+SCALARS = 17
 
 
 def pack(model: Model) -> Floats:
@@ -161,14 +163,20 @@ def item(data: Floats, field: int, j: int) -> float:
 
 
 @compiled
+def place(data: Floats, field: int, j: int, size: int) -> int:
+    """Where part j of an array of parts of this size starts: an inner loop's view would cost more than its sums."""
+    return int(data[1 + field]) + j * size
+
+
+@compiled
 def vector(data: Floats, field: int, j: int, size: int) -> Floats:
     """Row j of a stack of vectors: a view."""
-    at = int(data[1 + field]) + j * size
+    at = place(data, field, j, size)
     return data[at : at + size]
 
 
 @compiled
 def matrix(data: Floats, field: int, j: int, size: int) -> Floats:
     """Matrix j of a stack of square ones: a view."""
-    at = int(data[1 + field]) + j * size * size
+    at = place(data, field, j, size * size)
     return data[at : at + size * size].reshape((size, size))

@@ -34,7 +34,7 @@ class ByNuts:
     covariate_scatter: float = 0.2
     covariate_freedom: float | None = None
     mean_spread: float = 1.0
-    warmup: int = 600
+    warmup: int = 450
     target_accept: float | None = None
     max_depth: int = 10
     cores: int | None = None

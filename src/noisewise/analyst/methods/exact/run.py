@@ -40,6 +40,8 @@ def sample(
         found = pilot.unknowns.reshape(-1, size)
         model, starts = _rotate(model, found, shared)
         settings = replace(settings, warmup=third)
+        if retry and pilot.divergences.any():  # the run would diverge too, and be for nothing
+            settings = replace(settings, target_accept=FINER[0])
     targets = [settings.target_accept]
     if retry:
         targets += [target for target in FINER if target > settings.target_accept]

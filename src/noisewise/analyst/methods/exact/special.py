@@ -6,6 +6,7 @@ from noisewise.analyst.methods.exact.compile import compiled
 
 BEND = 2.0
 LOG_LEVEL = math.log(math.log1p(math.exp(BEND)))  # so that bent_log(0) = 0
+STRAIGHT = 0.1  # below this scale a logarithm is nearly normal, and needs no bend
 
 
 @compiled
@@ -52,6 +53,8 @@ def bent_log(x: float, scale: float, power: float) -> tuple[float, float, float,
     tail is exponential; to the right the quantity is a power of x, so that walls like exp(-quantity) or, from noise,
     exp(-quantity^2) are polynomials in x that steps can follow, not exp(-exp(x)). For a small scale it is scale x.
     """
+    if scale < STRAIGHT:
+        return scale * x, scale, 0.0, 0.0
     ratio = scale / power
     argument = BEND * (1.0 + ratio * x)
     q, s = softplus(argument)

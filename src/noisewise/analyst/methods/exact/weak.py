@@ -10,7 +10,7 @@ import math
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.layout import item, matrix, number, whole
+from noisewise.analyst.methods.exact.layout import item, number, place, whole
 from noisewise.gram import Floats
 
 POWER = 8
@@ -20,7 +20,7 @@ POWER = 8
 def weak_factor(data: Floats, j: int, n: float, x: Floats, K: Floats) -> float:
     """Fills K; returns the log density of its latents, Jacobians included."""
     p, d, first, i = whole(data, at.P), whole(data, at.D), whole(data, at.FIRST), int(item(data, at.AT_FACTOR, j))
-    centre, scale = matrix(data, at.K, j, p), matrix(data, at.SCALE_K, j, p)
+    centre, scale = place(data, at.K, j, p * p), place(data, at.SCALE_K, j, p * p)
     bound = number(data, at.LARGEST_MOMENT)
     log_p, trace = 0.0, 0.0
     if first == 1:
@@ -28,15 +28,15 @@ def weak_factor(data: Floats, j: int, n: float, x: Floats, K: Floats) -> float:
     for a in range(first, p):
         moment = 0.0
         if first == 1:
-            mean = centre[a, 0] + scale[a, 0] * x[i]
+            mean = data[centre + a * p + 0] + data[scale + a * p + 0] * x[i]
             i += 1
             K[a, 0] = math.sqrt(n) * mean
             moment = mean * mean
-        log_V = centre[a, a] + scale[a, a] * x[i]
+        log_V = data[centre + a * p + a] + data[scale + a * p + a] * x[i]
         i += 1
         length = 1.0
         for b in range(first, a):
-            K[a, b] = centre[a, b] + scale[a, b] * x[i]
+            K[a, b] = data[centre + a * p + b] + data[scale + a * p + b] * x[i]
             length += K[a, b] * K[a, b]
             i += 1
         size = math.sqrt(n * math.exp(log_V) / length)
@@ -54,7 +54,7 @@ def weak_factor(data: Floats, j: int, n: float, x: Floats, K: Floats) -> float:
 def weak_factor_back(data: Floats, j: int, n: float, K: Floats, Kbar: Floats, grad: Floats) -> float:
     """The chain rule through ``weak_factor``; returns the derivative by n."""
     p, d, first, i = whole(data, at.P), whole(data, at.D), whole(data, at.FIRST), int(item(data, at.AT_FACTOR, j))
-    scale = matrix(data, at.SCALE_K, j, p)
+    scale = place(data, at.SCALE_K, j, p * p)
     bound, total = number(data, at.LARGEST_MOMENT), number(data, at.LARGEST_TRACE)
     root, nbar, trace = math.sqrt(n), 0.0, 0.0
     if first == 1:
@@ -73,14 +73,14 @@ def weak_factor_back(data: Floats, j: int, n: float, K: Floats, Kbar: Floats, gr
         length = n * variance / (size * size)
         steep = steep_total - 0.5 * POWER * ((moment + variance) / bound) ** (POWER - 1) / bound
         if first == 1:
-            grad[i] += scale[a, 0] * (root * Kbar[a, 0] + 2.0 * steep * K[a, 0] / root)
+            grad[i] += data[scale + a * p + 0] * (root * Kbar[a, 0] + 2.0 * steep * K[a, 0] / root)
             nbar += 0.5 * Kbar[a, 0] * K[a, 0] / n
             i += 1
-        grad[i] += scale[a, a] * (0.5 * along + 1.0 + steep * variance)
+        grad[i] += data[scale + a * p + a] * (0.5 * along + 1.0 + steep * variance)
         nbar += 0.5 * along / n
         i += 1
         for b in range(first, a):
             c = K[a, b] / size
-            grad[i] += scale[a, b] * (Kbar[a, b] * size - (along + d + 1) * c / length)
+            grad[i] += data[scale + a * p + b] * (Kbar[a, b] * size - (along + d + 1) * c / length)
             i += 1
     return nbar

@@ -16,9 +16,8 @@ import numpy as np
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.covariates import covariate_block
 from noisewise.analyst.methods.exact.layout import item, matrix, vector, whole
-from noisewise.analyst.methods.exact.shared import regression, seen_through, shared_back
+from noisewise.analyst.methods.exact.shared import seen_through, shared, shared_back
 from noisewise.analyst.methods.exact.special import noise
 from noisewise.gram import Floats
 
@@ -193,20 +192,19 @@ def log_density(y: Floats, grad: Floats, data: Floats) -> float:
     x = seen_through(data, y)
     p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
     L, Lbar = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d, d))
+    R, X, log_L = np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.empty((blocks, d))
     mu, mubar = np.zeros((max(blocks, 1), d)), np.zeros((max(blocks, 1), d))
     theta, thetabar = np.empty(p), np.empty(p)
     grad[:] = 0.0
-    log_v, log_p, log_vbar = regression(data, x, theta, thetabar)
+    log_v, log_p, log_vbar = shared(data, x, L, log_L, mu, R, X, theta, thetabar)
     sigma = math.exp(0.5 * log_v)
-    for block in range(blocks):
-        log_p += covariate_block(data, block, x, L[block], mu[block])
     for block in range(max(blocks, 1)):
         M, Mbar = row_map(data, theta, sigma, L[block], mu[block]), np.zeros((d + 2, d + 2))
         for j in range(whole(data, at.J)):
             if blocks < 2 or j == block:
                 log_p += holder(data, j, M, x, Mbar, grad)
         log_vbar += 0.5 * sigma * row_map_back(data, theta, M, Mbar, thetabar, Lbar[block], mubar[block])
-    shared_back(data, x, L, mu, Lbar, mubar, thetabar, log_vbar, grad)
+    shared_back(data, x, L, mu, R, X, theta, Lbar, mubar, thetabar, log_vbar, grad)
     return log_p
 
 
@@ -215,14 +213,14 @@ def expand(y: Floats, out: Floats, data: Floats) -> None:
     """What is kept of a draw: theta, v and the lower triangle of sum_j S_j, row after row."""
     x = seen_through(data, y)
     p, d, blocks, skip = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS), 1 - whole(data, at.FIRST)
-    L, mu, scratch = np.zeros((d, d)), np.zeros(d), np.empty(p)
+    L, mu, scratch = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d)), np.empty(p)
+    R, X, log_L = np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.empty((blocks, d))
     out[:] = 0.0
-    log_v, _, _ = regression(data, x, out[:p], scratch)
+    log_v, _, _ = shared(data, x, L, log_L, mu, R, X, out, scratch)
     out[p] = math.exp(log_v)
     for j in range(whole(data, at.J)):
-        if blocks > 0:
-            covariate_block(data, j if blocks > 1 else 0, x, L, mu)
-        M = row_map(data, out[:p], 0.0, L, mu)
+        block = j if blocks > 1 else 0
+        M = row_map(data, out[:p], 0.0, L[block], mu[block])
         A = product(product(M, gram(rows_of(data, people(data, j, x)))), M.T)
         i = p + 1
         for a in range(p):
