@@ -19,6 +19,8 @@ from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.non_private import NonPrivate
 from noisewise.analyst.methods.normal_x import NormalX
 from noisewise.analyst.model import Problem
+from noisewise.analyst.nuts import Settings, Target
+from noisewise.analyst.nuts import sample as run_chains
 from noisewise.analyst.posterior import Posterior
 from noisewise.analyst.prior import Prior
 from noisewise.errors import FitError
@@ -59,6 +61,16 @@ def test_a_point_with_no_finite_density_is_refused_not_believed() -> None:
     x = np.full(given.size, 1e200)
     with pytest.raises(AssertionError):
         given(x)
+
+
+def test_a_sampler_that_cannot_start_says_so_in_one_line() -> None:
+    given = density(make(), {})
+    target = Target(
+        given.code.density, given.code.expand, given.data, given.size, 10, lambda seed: np.full(given.size, 1e200)
+    )
+    with pytest.raises(FitError, match="could not start.*scale of their study") as told:
+        run_chains(target, Run(10, 1, np.random.SeedSequence(1)), Settings(100, 0.8, 5, 1))
+    assert "\n" not in str(told.value)
 
 
 def test_packing_keeps_every_field_apart() -> None:

@@ -75,7 +75,7 @@ def _choose(problem: Problem, prior: ScaledPrior) -> tuple[str, str]:
     if problem.law == "none":
         return "non-private", "auto picked non-private: the statistics are exact."
     if problem.law == "laplace":
-        return "exact", "auto picked exact: it is the method that counts Laplace noise."
+        return "exact", "auto picked exact: it counts Laplace noise, on every statistic and with any number of rows."
     if problem.order > MODERATE_ORDER or problem.J > MODERATE_HOLDERS:
         return "fixed-s", (
             "auto picked fixed-s, which ignores the noise in X'X, because exact takes long with this many columns or "
