@@ -136,7 +136,7 @@ class NodeRoutes:
         # counted once the signature holds: nobody can use up another holder's requests
         if wait := self._holders.take(holder):
             raise Refusal(429, f"Too many envelopes of this holder; try again in {wait} s.", retry_after=wait)
-        outcome = await asyncio.wrap_future(self._node.store.deposit(deposit))
+        outcome = await self._node.store.deposit(deposit)
         self._envelopes.labels(outcome.name.lower()).inc()
         if outcome is Outcome.CLOSED:
             await asyncio.to_thread(self._node.touch, seat.task.id)

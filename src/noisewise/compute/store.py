@@ -151,9 +151,10 @@ class Store(Reader):
         super().__init__(schema.reader(url))
         self._writer: Writer[Deposit | Work] = Writer(self._commit)
 
-    def deposit(self, deposit: Deposit) -> "Future[Outcome]":
-        """Keep an envelope; the future is done when it is on disk."""
-        return self._writer.submit(deposit)
+    async def deposit(self, deposit: Deposit) -> Outcome:
+        """Keep an envelope; when this returns, it is on disk."""
+        outcome: Outcome = await self._writer.submit_async(deposit)
+        return outcome
 
     def write(self, work: Callable[[Transaction], Result]) -> Result:
         """Run ``work`` alone with the store and commit. It may run twice, so it touches nothing but the transaction."""

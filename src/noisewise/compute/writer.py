@@ -4,9 +4,10 @@ A commit costs one wait for the disk however much is in it, so under load the wr
 group that fails is undone and its parts are tried again one by one, so that each fails or succeeds for itself.
 """
 
+import asyncio
 import queue
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from typing import Any, Generic, TypeVar
 
@@ -16,6 +17,7 @@ MOST_IN_GROUP = 256
 MOST_WAITING = 4096
 
 Item = TypeVar("Item")
+Done = Future[Any] | asyncio.Future[Any]
 
 
 class Writer(Generic[Item]):
@@ -26,7 +28,7 @@ class Writer(Generic[Item]):
 
     def __init__(self, commit: Callable[[Sequence[Item]], Sequence[Any]]) -> None:
         self._commit = commit
-        self._queue: queue.SimpleQueue[tuple[Item, Future[Any]] | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[tuple[Item, Done] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
         self._thread = threading.Thread(target=self._run, name="noisewise-writer", daemon=True)
@@ -35,13 +37,22 @@ class Writer(Generic[Item]):
     def submit(self, item: Item) -> "Future[Any]":
         """Write this soon. The future has the result once it is on disk."""
         done: Future[Any] = Future()
+        self._put(item, done)
+        return done
+
+    def submit_async(self, item: Item) -> "asyncio.Future[Any]":
+        """The same to await. Its loop is woken once for all that one commit wrote."""
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._put(item, done)
+        return done
+
+    def _put(self, item: Item, done: Done) -> None:
         with self._lock:
             if self._closed:
                 raise OutputError("The store is closed; nothing more is written.")
             if self.waiting >= MOST_WAITING:
                 raise OutputError(f"{MOST_WAITING} writes are waiting for the disk already; try again soon.")
             self._queue.put((item, done))
-        return done
 
     @property
     def waiting(self) -> int:
@@ -66,7 +77,7 @@ class Writer(Generic[Item]):
             if group:
                 self._write(group)
 
-    def _next(self) -> tuple[list[tuple[Item, "Future[Any]"]], bool]:
+    def _next(self) -> tuple[list[tuple[Item, Done]], bool]:
         """All that waits, at least one; and whether more may come."""
         first = self._queue.get()
         if first is None:
@@ -82,18 +93,40 @@ class Writer(Generic[Item]):
             group.append(item)
         return group, True
 
-    def _write(self, group: list[tuple[Item, "Future[Any]"]]) -> None:
+    def _write(self, group: list[tuple[Item, Done]]) -> None:
         try:
             results = self._commit([item for item, _ in group])
         except Exception as error:
-            if len(group) == 1:
-                group[0][1].set_exception(error)
+            if len(group) > 1:
+                for part in group:
+                    self._write([part])
                 return
-            for part in group:
-                self._write([part])
-            return
-        for (_, done), result in zip(group, results, strict=True):
-            if isinstance(result, Exception):
-                done.set_exception(result)
-            else:
-                done.set_result(result)
+            results = [error]
+        _tell((done, result) for (_, done), result in zip(group, results, strict=True))
+
+
+def _tell(outcomes: Iterable[tuple[Done, Any]]) -> None:
+    """Give every future its result or exception; one of an event loop has to be set by that loop."""
+    awaited: dict[asyncio.AbstractEventLoop, list[tuple[Done, Any]]] = {}
+    for done, result in outcomes:
+        if isinstance(done, Future):
+            _set(done, result)
+        else:
+            awaited.setdefault(done.get_loop(), []).append((done, result))
+    for loop, pairs in awaited.items():
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(_set_all, pairs)
+
+
+def _set_all(pairs: Iterable[tuple[Done, Any]]) -> None:
+    for done, result in pairs:
+        _set(done, result)
+
+
+def _set(done: Done, result: Any) -> None:
+    if done.done():  # whoever waited has gone
+        return
+    if isinstance(result, Exception):
+        done.set_exception(result)
+    else:
+        done.set_result(result)
