@@ -283,9 +283,11 @@ class PrivateBayesianRegression(RegressorMixin, BaseEstimator):  # type: ignore[
     def _rehearse(self, study: Study, rows: int) -> None:
         """Fit made-up statistics, so that a bad method, prior or number of draws is found before budget is spent."""
         layout = Layout.of(study)
-        third = round(rows / 3 * 4**study.bits)  # uniform columns with no relation between them
-        matrix = np.diag([rows * 4**study.bits, *[third] * (study.d + 1)])
-        made_up = Release.from_plan(study, layout.pick(matrix), plan_noise(study), holder="", insecure="made up")
+        one = study.average_rows * 4**study.bits
+        third = round(rows / 3 * one)  # uniform columns with no relation between them
+        values = np.zeros(len(layout.entries), dtype=np.int64)
+        values[: len(layout.pairs)] = layout.pick(np.diag([rows * one, *[third] * (study.d + 1)]))
+        made_up = Release.from_plan(study, values, plan_noise(study), holder="", insecure="made up")
         fit_releases(made_up, self.method, self.prior, draws=_once(self.draws), chains=_once(self.chains), seed=0)
 
     def _release(self, study: Study, table: Mapping[str, Any]) -> Release:

@@ -163,7 +163,7 @@ class Layout:
 
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
-        share = 1.0 - self.fourth_moments - self.smallest_eigenvalue
+        share = 1.0 - (self.fourth_moments + self.smallest_eigenvalue)
         blocks = [Block(self.statistics, share, self.pairs, self._pair_weights())]
         if self.fourth_moments:
             entries = self._fourth_entries()

@@ -153,6 +153,42 @@ class TestWhatAStudyRefuses:
             ({"public_n": "no"}, "public_n is true or false; got 'no'"),
             ({"name": 5}, "name is a text; got 5"),
             ({"name": {}}, "name is a text"),
+            ({"statistics": "all"}, "statistics 'all' is not known; use one of gram, spread"),
+            ({"fourth_moments": 0.95}, "fourth_moments 0.95 is out of range; it is the share of the budget"),
+            ({"fourth_moments": -0.1}, "0.01 to 0.9, or 0 to leave them out"),
+            ({"smallest_eigenvalue": True}, "smallest_eigenvalue True is out of range"),
+            ({"smallest_eigenvalue": math.nan}, "smallest_eigenvalue nan is out of range"),
+            (
+                {"fourth_moments": 0.5, "smallest_eigenvalue": 0.5},
+                "fourth_moments 0.5 and smallest_eigenvalue 0.5 leave the Gram matrix less than 0.1 of the budget",
+            ),
+            (
+                {"statistics": "spread", "fourth_moments": 0.5},
+                "statistics = 'spread' releases sums and squares of each column alone; leave fourth_moments out",
+            ),
+            (
+                {"fourth_moments": 0.5, "features": tuple(Column(f"x{i}", 0, 1) for i in range(31))},
+                "fourth_moments with 31 encoded features is too much; it takes at most 30",
+            ),
+            (
+                {"smallest_eigenvalue": 0.5, "features": tuple(Column(f"x{i}", 0, 1) for i in range(101))},
+                "smallest_eigenvalue with 101 encoded features is too much; it takes at most 100",
+            ),
+            ({"average_rows": 0}, "average_rows 0 is out of range; it is a whole number, 1 to average nothing"),
+            ({"average_rows": 2.0}, "average_rows 2.0 is out of range"),
+            (
+                {"average_rows": 2, "adjacency": "add-remove"},
+                "average_rows needs adjacency 'replace-one': a row that is added or removed would move all rows after",
+            ),
+            (
+                {"average_rows": 2, "fourth_moments": 0.5},
+                "average_rows goes with the Gram matrix alone; leave fourth_moments, smallest_eigenvalue and",
+            ),
+            ({"average_rows": 2, "statistics": "spread"}, "average_rows goes with the Gram matrix alone"),
+            (
+                {"average_rows": 65},
+                "average_rows 65 at 16 bits a value is too many for exact sums; it is at most 64. Lower 'bits'",
+            ),
         ],
     )
     def test_columns_and_choices(self, changes: dict[str, Any], words: str) -> None:

@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from noisewise.analyst.methods.adassp import AdaSSP
 from noisewise.analyst.methods.base import Method, Run
 from noisewise.analyst.methods.exact import Exact
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.fixed_s_fast import FixedSFast
 from noisewise.analyst.methods.gibbs import GibbsPrior, GibbsUpdate
+from noisewise.analyst.methods.gibbs.noisy import GibbsNoisy
 from noisewise.analyst.methods.individual import Individual
 from noisewise.analyst.methods.naive import Naive
 from noisewise.analyst.methods.non_private import NonPrivate
@@ -24,9 +26,11 @@ from noisewise.release import Release
 
 METHODS: Mapping[str, type[Method]] = MappingProxyType(
     {
+        "adassp": AdaSSP,
         "exact": Exact,
         "fixed-s": FixedS,
         "fixed-s-fast": FixedSFast,
+        "gibbs-noisy": GibbsNoisy,
         "gibbs-prior": GibbsPrior,
         "gibbs-update": GibbsUpdate,
         "individual": Individual,

@@ -4,12 +4,14 @@
     r_j = u_j - z_j'S_j^{-1}z_j ~ v chi^2_{n_j - p}, independent of z_j given S_j.
     Observed: S_j, z_j, u_j plus noise of known law. One theta and one v for all holders j.
 
-Methods differ only in how they treat S_j.
+Methods differ only in how they treat S_j. Where a study averages rows in groups of k, a row here is an average: n
+counts averages, and v is a k-th of the rows' residual variance (``Units.average_rows`` takes priors and results there
+and back).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -20,9 +22,28 @@ from noisewise.release import Law, Release, check_same_study
 from noisewise.study import Study
 
 
+class Moments(NamedTuple):
+    """The block of third and fourth moments: entries as in ``Layout``, and (J, entries) sums over rows."""
+
+    entries: tuple[tuple[int, ...], ...]
+    values: Floats
+
+    @classmethod
+    def of(cls, releases: Sequence[Release]) -> "Moments | None":
+        layout = releases[0].layout
+        where = layout.where("fourth")
+        if where is None:
+            return None
+        found = [release.block("fourth") for release in releases]
+        return cls(layout.entries[where], np.stack([block[0] for block in found if block]))
+
+
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """J releases of one study, stacked; sd_* are the noise's standard deviations, 0 where an entry is exact."""
+    """J releases of one study, stacked; sd_* are the noise's standard deviations, 0 where an entry is exact.
+
+    ``fourth`` and ``eigenvalue`` are None unless the study releases them.
+    """
 
     units: Units
     study: Study | None
@@ -36,6 +57,9 @@ class Problem:
     sd_S: Floats
     sd_z: Floats
     sd_u: Floats
+    fourth: Moments | None = None
+    eigenvalue: Floats | None = None
+    sd_eigenvalue: Floats | float = 0.0
 
     @classmethod
     def of(cls, releases: Sequence[Release]) -> Self:
@@ -55,6 +79,7 @@ class Problem:
         stack = {name: np.stack([getattr(part, name) for part in parts]) for name in ("S", "z", "sd_S", "sd_z")}
         scalars = {name: np.array([getattr(part, name) for part in parts]) for name in ("n", "sd_n", "sd_u")}
         noisy = any(scalars[name].any() for name in ("sd_n", "sd_u")) or stack["sd_S"].any() or stack["sd_z"].any()
+        eigenvalues = [release.block("eigenvalue") for release in releases]
         us = [part.u for part in parts if part.u is not None]
         return cls(
             units=Units.of_study(study) if study else Units.scaled(layout.d),
@@ -62,6 +87,9 @@ class Problem:
             holders=tuple(release.holder for release in releases),
             law=laws.pop() if noisy else "none",
             u=np.array(us) if us else None,
+            fourth=Moments.of(releases),
+            eigenvalue=np.array([found[0][0] for found in eigenvalues if found]) if eigenvalues[0] else None,
+            sd_eigenvalue=np.array([found[1][0] for found in eigenvalues if found]),
             **stack,
             **scalars,
         )

@@ -33,7 +33,10 @@ class Prediction(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Posterior:
-    """Draws of (intercept, coef, sigma). Chains are kept apart in ``draws_``; the plain names flatten them."""
+    """Draws of (intercept, coef, sigma). Chains are kept apart in ``draws_``; the plain names flatten them.
+
+    A ``point`` estimate (method adassp) is one draw: it has means and neither spreads nor intervals.
+    """
 
     method: str
     units: Units
@@ -45,6 +48,7 @@ class Posterior:
     counts_noise: bool
     notes: tuple[str, ...]
     statistics: Mapping[str, Floats]
+    point: bool = False
 
     @classmethod
     def of(cls, problem: Problem, prior: ScaledPrior, method: str, result: Draws, notes: tuple[str, ...] = ()) -> Self:
@@ -62,6 +66,7 @@ class Posterior:
             counts_noise=result.counts_noise,
             notes=notes + result.notes,
             statistics=result.statistics,
+            point=result.point,
         )
 
     @property
@@ -96,12 +101,15 @@ class Posterior:
         """The regression line at X (``kind="mean"``) or a new observation there (``kind="new"``).
 
         X holds the study's feature columns in the user's units: an array in their order, a mapping, or a pandas,
-        polars or Arrow table. Intervals hold the central share ``interval`` of the posterior.
+        polars or Arrow table. Intervals hold the central share ``interval`` of the posterior; a point estimate has NaN
+        for them.
         """
         _check_interval(interval)
         if kind not in ("mean", "new"):
             raise FitError(f"kind {kind!r} is not known; predict the 'mean' or a 'new' observation.")
         features = design(self.study, len(self.names), X)
+        if self.point:
+            return self._predict_point(features, kind)
         tails = [(1 - interval) / 2, (1 + interval) / 2]
         # one residual a draw, the same for all rows: each row's interval is right, and bands are smooth
         residual = self.sigma * np.random.default_rng(seed).standard_normal(self.sigma.size)
@@ -118,6 +126,12 @@ class Posterior:
         columns = zip(*parts, strict=True) if parts else ([np.empty(0)],) * 4
         return Prediction(*(np.concatenate(list(column)) for column in columns))
 
+    def _predict_point(self, features: Floats, kind: str) -> Prediction:
+        if kind == "new":
+            raise FitError(f"{self.method} is a point estimate: it knows no law of a new observation. Use kind='mean'.")
+        mean = features @ self.coef[0] + self.intercept[0]
+        return Prediction(mean, *(np.full(len(mean), np.nan) for _ in range(3)))
+
     @property
     def prior_moments(self) -> tuple[Floats, Floats]:
         """Mean and variance of the prior of (intercept, coef) in the user's units."""
@@ -128,6 +142,8 @@ class Posterior:
     @property
     def diagnostics(self) -> str:
         """In words: whether the draws can be relied on."""
+        if self.point:
+            return "A point estimate: nothing here tells how far off it may be."
         if self.independent:
             return f"{self.sigma.size:,} independent draws: there is no chain that could fail to converge."
         if self.draws_.shape[0] < 2 or self.draws_.shape[1] < 4:
@@ -162,15 +178,23 @@ class Posterior:
         """Each coefficient's posterior against its prior."""
         from noisewise.analyst.plots import marginals
 
+        self._check_has_spread()
         return marginals(self)
 
     def plot_prediction(self, feature: str | None = None, interval: float = 0.9) -> "Figure":
         """The regression line along one numeric feature, the others at their centre, with both bands."""
         from noisewise.analyst.plots import prediction
 
+        self._check_has_spread()
         return prediction(self, feature, interval)
 
+    def _check_has_spread(self) -> None:
+        if self.point:
+            raise FitError(f"{self.method} is a point estimate: there is no distribution to draw a picture of.")
+
     def __repr__(self) -> str:
+        if self.point:
+            return f"<Point estimate by {self.method}: {len(self.names)} features>"
         return f"<Posterior by {self.method}: {len(self.names)} features, {self.sigma.size:,} draws>"
 
 

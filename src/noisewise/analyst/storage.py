@@ -86,6 +86,7 @@ def load(path: str | Path) -> "Posterior":
             counts_noise=meta["counts_noise"],
             notes=tuple(meta["notes"]),
             statistics={key: np.array(value) for key, value in meta["statistics"].items()},
+            point=meta["point"],
         )
     except NoisewiseError:
         raise
@@ -107,5 +108,6 @@ def _metadata(posterior: "Posterior") -> dict[str, Any]:
         "independent": posterior.independent,
         "counts_noise": posterior.counts_noise,
         "notes": list(posterior.notes),
+        "point": posterior.point,
         "statistics": {key: np.asarray(value).tolist() for key, value in posterior.statistics.items()},
     }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Row:
-    """One quantity in the user's units; the split is None for sigma."""
+    """One quantity in the user's units; the split is None for sigma. A point estimate has NaN beside its mean."""
 
     name: str
     mean: float
@@ -43,6 +43,7 @@ class Summary:
     rows: tuple[Row, ...]
     notes: tuple[str, ...]
     diagnostics: str
+    point: bool = False
 
     def __getitem__(self, name: str) -> Row:
         for row in self.rows:
@@ -57,6 +58,7 @@ class Summary:
             "rows": [vars(row) for row in self.rows],
             "notes": list(self.notes),
             "diagnostics": self.diagnostics,
+            "point": self.point,
         }
 
     def header(self) -> tuple[str, ...]:
@@ -68,7 +70,7 @@ class Summary:
         return tuple(
             (
                 row.name,
-                *(f"{value:.4g}" for value in (row.mean, row.sd, row.lower, row.upper)),
+                *("" if np.isnan(value) else f"{value:.4g}" for value in (row.mean, row.sd, row.lower, row.upper)),
                 *("" if value is None else f"{value:.3g}" for value in (row.sampling_sd, row.privacy_sd)),
                 "" if row.privacy_share is None else f"{100 * row.privacy_share:.0f}%",
             )
@@ -82,23 +84,26 @@ class Summary:
         for name, *numbers in table:
             right = [cell.rjust(width) for cell, width in zip(numbers, widths[1:], strict=True)]
             lines.append("  ".join([name.ljust(widths[0]), *right]).rstrip())
-        return "\n".join([f"Posterior by {self.method}", *lines, *self.notes, self.diagnostics])
+        title = f"{'Point estimate' if self.point else 'Posterior'} by {self.method}"
+        return "\n".join([title, *lines, *self.notes, self.diagnostics])
 
 
 def summarise(posterior: "Posterior", interval: float) -> Summary:
     flat = posterior.flat
     means, variances = flat.mean(axis=0), flat.var(axis=0)
     lower, upper = np.quantile(flat, [(1 - interval) / 2, (1 + interval) / 2], axis=0)
+    if posterior.point:
+        variances, lower, upper = np.full((3, means.size), np.nan)
     names = ("intercept", *posterior.names, "sigma")
     rows = []
     for i, name in enumerate(names):
         if i == 0 and posterior.study is None:
             continue  # statistics with no study have no intercept
         split: tuple[float | None, float | None, float | None] = (None, None, None)
-        if i + 1 < len(names):
+        if i + 1 < len(names) and not posterior.point:
             total = float(variances[i])
             sampling = min(float(posterior.noise_free[i]), total) if posterior.counts_noise else total
             share = (total - sampling) / total if total > 0 else 0.0
             split = (float(np.sqrt(sampling)), float(np.sqrt(total - sampling)), share)
         rows.append(Row(name, float(means[i]), float(np.sqrt(variances[i])), float(lower[i]), float(upper[i]), *split))
-    return Summary(posterior.method, interval, tuple(rows), posterior.notes, posterior.diagnostics)
+    return Summary(posterior.method, interval, tuple(rows), posterior.notes, posterior.diagnostics, posterior.point)

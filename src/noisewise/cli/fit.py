@@ -118,7 +118,7 @@ def _print_summary(posterior: "Posterior", summary: "Summary") -> None:
             ]
             for row in summary.rows
         ),
-        title=f"Posterior by {posterior.method}",
+        title=f"{'Point estimate' if summary.point else 'Posterior'} by {posterior.method}",
     )
 
 

@@ -25,7 +25,8 @@ class Draws:
     """Draws in scaled units.
 
     ``noise_free`` is E[Var(theta | S, z, v)] under the posterior, the covariance that the same data would leave with
-    the noise switched off; ``independent`` draws need no convergence diagnostics.
+    the noise switched off; ``independent`` draws need no convergence diagnostics. A ``point`` estimate is one draw that
+    says nothing of uncertainty.
     """
 
     theta: Floats  # (chains, draws, order)
@@ -35,6 +36,20 @@ class Draws:
     counts_noise: bool
     notes: tuple[str, ...] = ()
     statistics: dict[str, Floats] = field(default_factory=dict)
+    point: bool = False
+
+    @classmethod
+    def of_point(cls, theta: Floats, variance: float, *, notes: tuple[str, ...]) -> Self:
+        """An estimate that is no posterior."""
+        return cls(
+            theta[None, None].copy(),
+            np.full((1, 1), variance),
+            np.full((theta.size, theta.size), np.nan),
+            independent=True,
+            counts_noise=False,
+            notes=notes,
+            point=True,
+        )
 
     @classmethod
     def of_chains(

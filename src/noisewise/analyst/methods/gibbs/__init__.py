@@ -2,11 +2,12 @@
 unknown, normal by the central limit theorem, and drawn by a Gibbs sampler with everything else.
 
 The normal law needs the covariates' second and fourth moments. ``gibbs-update`` takes covariates as normal and learns
-their mean and covariance; ``gibbs-prior`` holds the moments at stated values. docs/gibbs.md has the model and limits.
+their mean and covariance; ``gibbs-prior`` holds the moments at stated values; ``gibbs-noisy`` (noisy.py) takes them
+from the releases. docs/gibbs.md has the model and limits.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -26,7 +27,7 @@ SELDOM = 0.9  # below this share of possible draws the normal approximation is i
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class GibbsSS:
-    """The options that both methods have.
+    """The options that all of them have.
 
     ``sums="normal"`` is the paper's law of the sums. ``sums="exact"`` uses it as a proposal only and corrects it to the
     exact law for normal covariates by Metropolis and Hastings, so no approximation is left. ``thin`` sweeps are made
@@ -41,6 +42,8 @@ class GibbsSS:
     spectral: bool = True
     cores: int | None = None
     progress: Progress | None = field(default=None, compare=False)
+
+    _normal: ClassVar[str] = "The sums were taken as normal, as in the paper; sums='exact' corrects what that distorts."
 
     def __post_init__(self) -> None:
         if self.sums not in ("normal", "exact"):
@@ -69,9 +72,31 @@ class GibbsSS:
         return Draws.of_chains(
             chains.kept,
             prior,
-            notes=verdict(learned(chains.kept, order), schedule) + _notes(problem, chains.statistics, self.sums),
+            notes=verdict(learned(chains.kept, order), schedule) + self._notes(problem, chains.statistics),
             statistics=chains.statistics,
         )
+
+    def _notes(self, problem: Problem, statistics: dict[str, Floats]) -> tuple[str, ...]:
+        notes, noisy = [], _noisy(problem)
+        for j in np.flatnonzero(noisy):
+            possible, taken = (float(statistics[name][:, j].mean()) for name in ("possible_sums", "taken_sums"))
+            if possible < SELDOM:
+                notes.append(
+                    f"{_name(problem, j)}: in {1 - possible:.0%} of sweeps no draw of its sums was possible for a "
+                    f"table. {problem.public_n[j]:g} rows are too few for the normal approximation with "
+                    f"{problem.order} "
+                    "coefficients; use method 'exact'."
+                )
+            elif self.sums == "exact" and taken < 0.2:
+                notes.append(
+                    f"{_name(problem, j)}: its sums moved in {taken:.0%} of sweeps only. Raise thin, or use method "
+                    "'exact'."
+                )
+        if self.sums == "normal" and noisy.any():
+            notes.append(self._normal)
+        if problem.sd_n.any():
+            notes.append("The number of rows is noisy: it was rounded and taken for the truth.")
+        return tuple(notes)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -101,7 +126,7 @@ class GibbsUpdate(GibbsSS):
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
         from noisewise.analyst.methods.gibbs.model import Covariates
 
-        _check(problem, "gibbs-update", self.sums)
+        check(problem, "gibbs-update", self.sums)
         d = len(problem.units.names)
         freedom = d + 2.0 if self.covariate_freedom is None else self.covariate_freedom
         if isinstance(freedom, bool) or not isinstance(freedom, int | float) or not d - 1 < freedom < np.inf:
@@ -142,7 +167,7 @@ class GibbsPrior(GibbsSS):
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
         from noisewise.analyst.methods.gibbs.model import Covariates
 
-        _check(problem, "gibbs-prior", self.sums)
+        check(problem, "gibbs-prior", self.sums)
         mean, covariance = self._first_two(problem)
         d = mean.size
         fixed = Covariates(
@@ -222,7 +247,7 @@ def moments_from_bounds(problem: Problem) -> tuple[Floats, Floats]:
     return mean, covariance
 
 
-def _check(problem: Problem, method: str, sums: str) -> None:
+def check(problem: Problem, method: str, sums: str) -> None:
     """What can't be sampled, said before anything is compiled."""
     if problem.u is None:
         raise FitError(
@@ -255,27 +280,6 @@ def _noisy(problem: Problem) -> NDArray[np.bool_]:
 
 def _name(problem: Problem, j: np.intp) -> str:
     return f"Holder {problem.holders[j]!r}" if problem.holders[j] else f"Release {j + 1}"
-
-
-def _notes(problem: Problem, statistics: dict[str, Floats], sums: str) -> tuple[str, ...]:
-    notes, noisy = [], _noisy(problem)
-    for j in np.flatnonzero(noisy):
-        possible, taken = (float(statistics[name][:, j].mean()) for name in ("possible_sums", "taken_sums"))
-        if possible < SELDOM:
-            notes.append(
-                f"{_name(problem, j)}: in {1 - possible:.0%} of sweeps no draw of its sums was possible for a table. "
-                f"{problem.public_n[j]:g} rows are too few for the normal approximation with {problem.order} "
-                "coefficients; use method 'exact'."
-            )
-        elif sums == "exact" and taken < 0.2:
-            notes.append(
-                f"{_name(problem, j)}: its sums moved in {taken:.0%} of sweeps only. Raise thin, or use method 'exact'."
-            )
-    if sums == "normal" and noisy.any():
-        notes.append("The sums were taken as normal, as in the paper; sums='exact' corrects what that distorts.")
-    if problem.sd_n.any():
-        notes.append("The number of rows is noisy: it was rounded and taken for the truth.")
-    return tuple(notes)
 
 
 def _check_positive(name: str, value: object) -> None:

@@ -26,6 +26,7 @@ def constants(
     d = covariates.mu.size
     eta = second_moments(covariates.mu, covariates.covariance, bool(first))
     xi = np.zeros((0, 0)) if covariates.fourth is None else pairs_of_tensor(eta, covariates.fourth)
+    root_xi = _root(xi)
     return Model(
         constant=first,
         n=problem.public_n,
@@ -51,9 +52,9 @@ def constants(
         strength=covariates.strength,
         general=covariates.fourth is not None,
         eta=eta,
-        xi=xi,
+        xi=root_xi @ root_xi.T,  # without eigenvalues that rounding has made negative
         root_eta=_root(eta),
-        root_xi=_root(xi),
+        root_xi=root_xi,
     )
 
 
