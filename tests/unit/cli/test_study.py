@@ -154,3 +154,62 @@ def test_too_few_rows_to_plan_for_are_refused(run: Any, place: Any) -> None:
     result = run("study", "check", "study.toml", "--n", "5")
     assert result.exit_code == 2
     assert "below the study's min_rows 10" in result.stderr
+
+
+def split_study(**choices: Any) -> nw.Study:
+    columns = (nw.Column("a", 0, 1), nw.Column("b", 0, 1))
+    return nw.Study(columns, nw.Column("y", 0, 1), epsilon=1.0, delta=1e-6, **choices)
+
+
+def test_check_and_show_tell_how_the_budget_is_split(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    study = split_study(fourth_moments=0.3, smallest_eigenvalue=0.2)
+    study.save(path)
+    result = run("study", "check", str(path), "--n", "2000")
+    for words in (
+        "50% of the budget to the Gram matrix",
+        "30% of the budget to third and fourth moments",
+        "20% of the budget to the smallest eigenvalue",
+        "products of three features",
+        "products of four features",
+        "smallest eigenvalue of X'X",
+    ):
+        assert words in result.stdout
+    body = json.loads(run("study", "check", str(path), "--json").stdout)
+    plan = plan_noise(study)
+    assert [(block["name"], block["share"], block["sigma"]) for block in body["blocks"]] == [
+        (block.name, block.share, block.sigma) for block in plan.blocks
+    ]
+    assert len(body["entries"]) == len(plan.scales)
+    assert "smallest eigenvalue" in run("study", "check", str(path), "--entries").stdout
+    shown = run("study", "show", str(path)).stdout
+    assert "the Gram matrix (50% of the budget), third and fourth moments (30% of the budget)" in shown
+
+
+def test_a_study_of_the_spread_has_no_regression_to_plan(run: Any, tmp_path: Path) -> None:
+    path = tmp_path / "study.toml"
+    split_study(statistics="spread").save(path)
+    result = run("study", "check", str(path))
+    assert "squares of features" in result.stdout
+    assert "Expected width" not in result.stdout
+    assert json.loads(run("study", "check", str(path), "--json").stdout)["expected"] == []
+    assert "sums and squares of columns" in run("study", "show", str(path)).stdout
+    refused = run("study", "radius", str(path), "--n", "100")
+    assert refused.exit_code == 2
+    assert "releases no regression, so there is none to plan for" in refused.stderr
+
+
+def test_averaged_rows_are_told_and_planned_for(run: Any, tmp_path: Path) -> None:
+    """Of independent uniform features an average of 4 tells a coefficient a quarter of what four rows do."""
+    widths = {}
+    for k in (1, 4):
+        path = tmp_path / f"study{k}.toml"
+        split_study(average_rows=k).save(path)
+        body = json.loads(run("study", "check", str(path), "--n", "1000000", "--json").stdout)
+        widths[k] = {row["name"]: row["width_without_noise"] for row in body["expected"][0]["widths"]}
+    assert widths[4]["a"] / widths[1]["a"] == pytest.approx(2, rel=0.01)
+    assert widths[4]["intercept"] < 2.01 * widths[1]["intercept"]
+    assert "groups of 4 rows, in the order of the table" in run("study", "check", str(path)).stdout
+    assert "of averages of 4 rows" in run("study", "show", str(path)).stdout
+    refused = run("study", "radius", str(path), "--n", "100")
+    assert "does not simulate averaged rows" in refused.stderr

@@ -124,7 +124,7 @@ def possible_moments(T: Floats, *, odd: bool) -> Floats:
 
 
 def _inwards(T: Floats) -> Floats:
-    """What alternation has left of negative eigenvalues is mended by a step towards uniform columns, as short as can be.
+    """What alternation has left of negative eigenvalues is mended by a short step towards uniform columns.
 
     If T has smallest eigenvalue -a and the uniform law's moments U have c > 0, (1 - t) T + t U has none below 0 for
     t = a / (a + c), by Weyl.
