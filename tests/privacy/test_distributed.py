@@ -80,6 +80,13 @@ def test_laplace_is_refused_with_the_remedy() -> None:
         plan_shared_noise(study(mechanism="laplace", delta=None), Crowd(5, 0, 0))
 
 
+def test_what_does_not_add_up_is_refused_with_the_remedy() -> None:
+    with pytest.raises(RoundError, match="smallest eigenvalues don't add up. Agree on a study without"):
+        plan_shared_noise(study(smallest_eigenvalue=0.3), Crowd(5, 0, 0))
+    for additive in ({"fourth_moments": 0.3}, {"statistics": "spread"}, {"average_rows": 4}):
+        assert plan_shared_noise(study(**additive), Crowd(5, 0, 0)).multiplier > 0
+
+
 def test_noise_too_fine_for_the_grid_is_refused_with_the_remedy() -> None:
     coarse = study(bits=8, epsilon=8.0, delta=0.01)
     with pytest.raises(RoundError, match="its sum has no proven law. Raise 'bits'"):

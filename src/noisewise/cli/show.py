@@ -143,7 +143,9 @@ def print_facts(facts: Iterable[tuple[str, str]]) -> None:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """A number for people: significant digits, thousands apart, no exponent where it can be avoided."""
+    """A number for people: significant digits, thousands apart, no exponent where it can be avoided; NaN is blank."""
+    if math.isnan(value):
+        return ""
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
     size = math.floor(math.log10(abs(value)))

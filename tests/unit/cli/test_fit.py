@@ -213,3 +213,24 @@ def test_statistics_from_elsewhere_are_fitted_and_predicted_without_a_study(
     assert "made elsewhere: no guarantee is stated here" in result.stdout
     body = json.loads(run("predict", "posterior.nc", "x.csv", "--json").stdout)
     assert body["mean"] == pytest.approx([0.25, 0.1], abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::noisewise.errors.UnrecordedSpendWarning")
+def test_a_point_estimate_shows_no_interval(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = nw.Study((nw.Column("x", 0, 1),), nw.Column("y", 0, 1), epsilon=1.0, delta=1e-6, smallest_eigenvalue=0.3)
+    x = np.linspace(0, 1, 500)
+    nw.Holder(study, ledger=None).release({"x": x, "y": 0.2 + 0.5 * x}, "r.json")
+    result = run("fit", "r.json", "--method", "adassp", "--output", "p.nc")
+    assert "Point estimate by adassp" in result.stdout
+    assert "nan" not in result.stdout
+    assert "there is no posterior, no interval" in result.stderr
+    body = json.loads(run("fit", "r.json", "--method", "adassp", "--json").stdout)
+    assert body["point"] is True
+    assert {row["sd"] for row in body["rows"]} == {None}
+    Path("new.csv").write_text("x\n0.5\n")
+    predicted = json.loads(run("predict", "p.nc", "new.csv", "--json").stdout)
+    assert predicted["sd"] == predicted["lower"] == [None]
+    refused = run("fit", "r.json", "--method", "adassp", "--plots", "plots")
+    assert refused.exit_code == 2
+    assert "there is no distribution to draw a picture of" in refused.stderr
