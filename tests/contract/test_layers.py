@@ -33,6 +33,20 @@ Path("table.csv").write_text("age,bmi,pressure\\n" + "40,25,120\\n60,30,140\\n" 
 ledger = nw.Ledger.create("budget.ledger", dataset="clinic", epsilon=2.0, delta=1e-5)
 nw.Holder(study, ledger=ledger, name="clinic").release("table.csv", "release.json")
 assert nw.Release.load("release.json").n == 100
+
+# taking part in a secure sum needs no server's packages: here it gets as far as the door
+import noisewise.cli.join
+from noisewise.holder.share import Participant
+from noisewise.protocol.remote import Network
+
+keys = [64 * digit for digit in "0123"]
+trust = f'board = "http://127.0.0.1:9"\\ncoordinator = "{keys[0]}"\\n[nodes]\\na = "{keys[1]}"\\nb = "{keys[2]}"'
+try:
+    Participant.enrol(Path("secure"), trust=trust, name="clinic", token="t", network=Network(attempts=1))
+except OSError as error:
+    assert "the board at http://127.0.0.1:9 can't be reached" in str(error)
+else:
+    raise AssertionError("nobody listens there")
 """
 
 # The analyst's numbers are made elsewhere: a holder's extra is not at hand here.

@@ -160,6 +160,22 @@ class TestSpending:
         assert held.payload["holder"] == "city"
         assert re.fullmatch("[0-9a-f]{32}", held.payload["nonce"])
 
+    def test_a_round_is_paid_for_once_unless_asked_for_again(self, ledger: Ledger) -> None:
+        part = {"adjacency": ledger.adjacency, "study_digest": "a" * 64, "round": "b" * 64}
+        small = gaussian(epsilon=0.1)
+        first = ledger.reserve(small, **part)
+        with pytest.raises(LedgerError, match=f"reserved for round {'b' * 16}.*{first[:16]}.*--spend-again"):
+            ledger.reserve(small, **part)
+        with pytest.raises(LedgerError, match="stays spent"):
+            ledger.check_first("b" * 64)
+        ledger.check_first("c" * 64)
+        ledger.reserve(small, **{**part, "round": "c" * 64})
+        second = ledger.reserve(small, **part, again=True)
+        rounds = [entry.payload["round"][0] for entry in ledger.entries() if entry.kind == "reserve"]
+        assert (rounds, second != first) == (["b", "c", "b"], True)
+        with pytest.raises(LedgerError, match="round is a SHA-256 hash"):
+            ledger.reserve(small, **{**part, "round": "a name"})
+
     def test_the_published_hash_tells_nothing(self, tmp_path: Path) -> None:
         """Two ledgers with the same history have different hashes: nobody can guess a history and compare."""
         moment = datetime(2031, 1, 1, tzinfo=UTC)

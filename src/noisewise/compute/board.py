@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from noisewise.compute.board_openapi import describe
 from noisewise.compute.coordinator import Coordinator, Standing
 from noisewise.compute.notebook import Record
 from noisewise.compute.web import BYTES, Limits, Refusal, Web, reply
@@ -56,7 +57,7 @@ class Board:
                 Route("/relay/{node}/rounds/{round}", self._progress),
                 Route("/relay/{node}/rounds/{round}/envelopes/{holder}", self._forward, methods=["PUT"]),
             ]
-        return self._web.application(routes, description=description(self._relay), healthy=self._healthy)
+        return self._web.application(routes, description=describe(self._relay), healthy=self._healthy)
 
     async def _healthy(self) -> bool:
         try:
@@ -159,62 +160,3 @@ def _brief(record: Record) -> dict[str, Any]:
         "holders": len(task.members),
         "needed": task.crowd.least,
     }
-
-
-def description(relay: bool) -> dict[str, Any]:
-    """The OpenAPI description of the board."""
-    key = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
-
-    def parameters(*names: str) -> list[dict[str, Any]]:
-        return [{"name": name, "in": "path", "required": True, "schema": key} for name in names]
-
-    def answers(*statuses: int) -> dict[str, Any]:
-        refused = {"type": "object", "required": ["error", "kind"]}
-        out: dict[str, Any] = {}
-        for status in (*statuses, 429):
-            schema = {"type": "object"} if status < 400 else refused
-            content = {"application/json": {"schema": schema}}
-            out[str(status)] = {"description": "done" if status < 400 else "refused", "content": content}
-        return out
-
-    def get(summary: str, *names: str, statuses: tuple[int, ...] = (200, 404)) -> dict[str, Any]:
-        return {"get": {"summary": summary, "parameters": parameters(*names), "responses": answers(*statuses)}}
-
-    signed = {
-        "type": "object",
-        "required": ["kind", "body", "signer", "signature"],
-        "properties": {"kind": {"const": "enrolment"}, "body": {"type": "object"}, "signer": key},
-    }
-    paths: dict[str, Any] = {
-        "/enrolments": {
-            "post": {
-                "summary": "Register a holder's key with a one-time token",
-                "requestBody": {"required": True, "content": {"application/json": {"schema": signed}}},
-                "responses": answers(200, 201, 400, 403, 408, 409, 413, 415),
-            }
-        },
-        "/rounds": {
-            "get": {
-                "summary": "All rounds, or those of one holder",
-                "parameters": [{"name": "holder", "in": "query", "required": False, "schema": key}],
-                "responses": answers(200),
-            }
-        },
-        "/rounds/{round}": get("How far a round is, and who is missing", "round"),
-        "/rounds/{round}/task": get("The signed task", "round"),
-        "/rounds/{round}/release": get("The pooled release with its evidence", "round"),
-    }
-    if relay:
-        body = {"required": True, "content": {BYTES: {"schema": {"type": "string", "format": "binary"}}}}
-        paths["/relay/{node}/rounds/{round}"] = get(
-            "A node's word on a round", "node", "round", statuses=(200, 404, 502)
-        )
-        paths["/relay/{node}/rounds/{round}/envelopes/{holder}"] = {
-            "put": {
-                "summary": "Pass a sealed envelope on to a node",
-                "parameters": parameters("node", "round", "holder"),
-                "requestBody": body,
-                "responses": answers(200, 201, 400, 403, 404, 408, 409, 410, 413, 415, 502),
-            }
-        }
-    return {"openapi": "3.1.0", "info": {"title": "noisewise board", "version": "1"}, "paths": paths}

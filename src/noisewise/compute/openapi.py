@@ -23,6 +23,7 @@ _REFUSALS = {
     415: "The body is of another media type.",
     429: "Too many requests; Retry-After says how many seconds to wait.",
     500: "Something unexpected failed inside.",
+    502: "A node behind the relay can't be reached; try again.",
     503: "The store does not answer, or too much is on its way; try again.",
     507: "The disk is full; nothing was taken.",
 }
