@@ -23,7 +23,17 @@ from experiments.sbc.report import write_pages
 from noisewise.evaluation.trials import Archive, by_number, run_trials
 
 ROOT = Path(__file__).resolve().parents[2]
-METHODS = ("naive", "fixed-s", "normal-x", "exact", "gibbs-update", "gibbs-update-exact", "gibbs-prior")
+METHODS = (
+    "naive",
+    "fixed-s",
+    "normal-x",
+    "exact",
+    "individual",
+    "gibbs-update",
+    "gibbs-update-exact",
+    "gibbs-prior",
+    "gibbs-noisy",
+)
 SHAPES = ((1, True), (3, False))
 TRIALS = {"methods": 300, "covariates": 500, "exact": 500}
 
@@ -49,7 +59,7 @@ def grid(
 
 def own_covariates(method: str) -> str:
     """Rows are drawn from the method's own model."""
-    return "known" if method.startswith("gibbs-prior") else "normal"
+    return {"gibbs-prior": "known", "gibbs-noisy": "uniform"}.get(method, "normal")
 
 
 def main() -> None:

@@ -14,6 +14,7 @@ from noisewise.evaluation.calibration import covered, rank_of
 RANKED = 99  # draws that a true value is ranked among, so ranks are 0 ... 99
 LEVEL = 0.95
 DELTA = 1e-5
+FOURTH = 0.3  # the share of the budget that gibbs-noisy spends on fourth moments
 LAWS = ("gaussian", "laplace")
 
 
@@ -56,11 +57,11 @@ class Cell(NamedTuple):
         return (*(("intercept",) if self.intercept else ()), *(f"slope {i + 1}" for i in range(self.d)), "v")
 
     def data(self, number: int) -> tuple[Simulated, np.random.SeedSequence]:
-        """What every method of the same size is given, and a seed for sampling."""
+        """What every method of the same size is given (gibbs-noisy more, with more noise), and a seed for sampling."""
         kinds = [LAWS.index(self.law), COVARIATES.index(self.covariates)]
         size = [self.n, round(1000 * self.epsilon), self.d, int(self.intercept), self.J]
         rows, sampling = np.random.SeedSequence([number, *size, *kinds]).spawn(2)
-        study = study_of(self.d, self.intercept, self.epsilon, self.law)
+        study = study_of(self.d, self.intercept, self.epsilon, self.law, self.method == "gibbs-noisy")
         return simulate(study, self.n, self.J, self.covariates, np.random.default_rng(rows)), sampling
 
     def trial(self, number: int) -> dict[str, object]:
@@ -81,7 +82,15 @@ class Cell(NamedTuple):
 
 
 @cache
-def study_of(d: int, intercept: bool, epsilon: float, law: str) -> nw.Study:
+def study_of(d: int, intercept: bool, epsilon: float, law: str, fourth: bool) -> nw.Study:
     columns = [nw.Column(f"x{i + 1}", -1, 1) for i in range(d)]
     delta = DELTA if law == "gaussian" else None
-    return nw.Study(columns, nw.Column("y", -1, 1), epsilon=epsilon, delta=delta, mechanism=law, intercept=intercept)
+    return nw.Study(
+        columns,
+        nw.Column("y", -1, 1),
+        epsilon=epsilon,
+        delta=delta,
+        mechanism=law,
+        intercept=intercept,
+        fourth_moments=FOURTH if fourth else 0.0,
+    )

@@ -58,7 +58,7 @@ def effort_of(method: str, n: int, epsilon: float) -> Effort:
             return Effort(method, {"cores": 1}, chains=2, draws=250, warmup=300)
         case "normal-x":
             return Effort(method, {"cores": 1, "steps": 1}, thin=10, warmup=2000)
-        case "gibbs-update" | "gibbs-prior":
+        case "gibbs-update" | "gibbs-prior" | "gibbs-noisy":
             return Effort(method, {"cores": 1}, thin=thin, warmup=50 * thin)
         case "gibbs-update-exact" | "gibbs-prior-exact":
             return Effort(method.removesuffix("-exact"), {"cores": 1, "sums": "exact"}, thin=thin, warmup=50 * thin)

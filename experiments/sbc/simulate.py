@@ -38,19 +38,19 @@ def simulate(study: nw.Study, n: int, J: int, covariates: str, rng: np.random.Ge
     slopes = theta[int(study.intercept) :]
     y = x @ slopes + (theta[0] if study.intercept else 0.0) + np.sqrt(v) * rng.standard_normal((J, n))
     w = np.concatenate([np.ones((J, n, 1)), x, y[..., None]], axis=2)
-    releases = noisy_releases(study, np.swapaxes(w, 1, 2) @ w, rng)
+    releases = noisy_releases(study, w, rng)
     return Simulated(releases, prior, np.append(theta, v))
 
 
-def noisy_releases(study: nw.Study, grams: Floats, rng: np.random.Generator) -> list[nw.Release]:
-    """A release of each matrix A = sum ww', with continuous noise of the study's scales."""
+def noisy_releases(study: nw.Study, w: Floats, rng: np.random.Generator) -> list[nw.Release]:
+    """A release of each holder's rows w = (1, x, y), (J, n, d + 2), with continuous noise of the study's scales."""
     _, plan, layout = _public(study)
     standard = rng.standard_normal if study.mechanism == "gaussian" else rng.laplace
-    noise = np.array(plan.scales) * standard(size=(len(grams), len(plan.scales)))
+    noise = np.array(plan.scales) * standard(size=(len(w), len(plan.scales)))
     return [
         nw.Release(
             layout,
-            tuple((layout.pick(gram) + added).tolist()),
+            tuple((_entries(layout, rows) + added).tolist()),
             0,
             plan.law,
             plan.scales,
@@ -58,8 +58,21 @@ def noisy_releases(study: nw.Study, grams: Floats, rng: np.random.Generator) -> 
             holder=f"h{j}",
             identity=f"{j}",
         )
-        for j, (gram, added) in enumerate(zip(grams, noise, strict=True))
+        for j, (rows, added) in enumerate(zip(w, noise, strict=True))
     ]
+
+
+def _entries(layout: Layout, w: Floats) -> Floats:
+    """What a holder of these rows would release, without noise."""
+    gram = w.T @ w
+    parts = [layout.pick(gram)]
+    for block in layout.blocks[1:]:
+        if block.name == "eigenvalue":
+            first = 0 if layout.intercept else 1
+            parts.append(np.linalg.eigvalsh(gram[first:-1, first:-1])[:1])
+        else:
+            parts.append(np.array([w[:, list(entry)].prod(axis=1).sum() for entry in block.entries]))
+    return np.concatenate(parts)
 
 
 def _rows(study: nw.Study, shape: tuple[int, int, int], covariates: str, rng: np.random.Generator) -> Floats:
