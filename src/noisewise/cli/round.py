@@ -1,17 +1,14 @@
 """``noisewise round init | invite | serve | open | status | collect | abort | verify``: the coordinator's commands."""
 
-import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from noisewise.cli.network import AllowHttp, Authority, moment, network
+from noisewise.cli.round_show import evidence_dict, evidence_facts, factor, facts, who_has_it
+from noisewise.cli.round_show import watch as keep_watching
 from noisewise.cli.show import Json, count, err, note, out, print_facts, print_json, print_table, say
-
-if TYPE_CHECKING:
-    from noisewise.compute.coordinator import Coordinator, Standing
-    from noisewise.protocol.pooled import Evidence
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -32,7 +29,6 @@ Which = Annotated[
     str,
     typer.Argument(metavar="[ROUND]", help="The beginning of its name; the newest if left out.", show_default=False),
 ]
-WATCH_SECONDS = 2.0
 
 
 @app.command()
@@ -155,15 +151,11 @@ def open_(
             ("round", task.id),
             ("holders", f"{count(crowd.holders, 'holder')}, at least {crowd.least} have to come"),
             ("nodes", ", ".join(f"{card.name} ({card.key[:16]}...)" for card in task.nodes)),
-            ("noise", f"{_factor(crowd.least, crowd.hidden_by)} to {_factor(crowd.holders, crowd.hidden_by)} times the "
+            ("noise", f"{factor(crowd.least, crowd.hidden_by)} to {factor(crowd.holders, crowd.hidden_by)} times the "
              "variance of one release"),
             ("deadline", f"{task.deadline:%Y-%m-%d %H:%M} UTC"),
         ]
     )  # fmt: skip
-
-
-def _factor(contributions: int, hidden_by: int) -> str:
-    return f"{contributions / hidden_by:.3g}"
 
 
 @app.command()
@@ -186,73 +178,15 @@ def status(
     coordinator = Coordinator(folder, network(allow_http, ca))
     name = coordinator.notebook.find(round).task.id
     if watch and not as_json:
-        _watch(coordinator, name)
+        keep_watching(coordinator, name)
         return
     standing = coordinator.standing(name)
     if as_json:
         print_json({"round": name, "phase": str(standing.phase), "reason": standing.reason, **standing.to_dict()})
         return
-    print_facts(_facts(standing))
-    columns, rows = _who(standing)
+    print_facts(facts(standing))
+    columns, rows = who_has_it(standing)
     print_table(columns, rows, align="l" * len(columns))
-
-
-def _watch(coordinator: "Coordinator", name: str) -> None:
-    """Look again and again: one live table on a terminal, a line for each change elsewhere."""
-    from rich.live import Live
-    from rich.text import Text
-
-    console, before = out(), ""
-    with Live(console=console, auto_refresh=False) if console.is_terminal else _NoLive() as live:
-        while True:
-            standing = coordinator.standing(name)
-            names = ", ".join(member.name for member in standing.missing[:20])
-            words = standing.in_words() + (f"\nmissing: {names}" if names else "")
-            if words != before:
-                live.update(Text(words), refresh=True)
-                before = words
-            if standing.ended or not (standing.missing or standing.silent):
-                return
-            time.sleep(WATCH_SECONDS)
-
-
-class _NoLive:
-    def __enter__(self) -> "_NoLive":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def update(self, words: Any, refresh: bool) -> None:
-        out().print(words, soft_wrap=True)
-
-
-def _facts(standing: "Standing") -> list[tuple[str, str]]:
-    task = standing.task
-    return [
-        ("round", task.id),
-        ("study", f"{task.study.name or 'without a name'} ({task.study.digest[:16]}...)"),
-        ("deadline", f"{task.deadline:%Y-%m-%d %H:%M} UTC"),
-        ("status", standing.in_words()),
-    ]
-
-
-def _who(standing: "Standing") -> tuple[list[str], list[list[str]]]:
-    """A table: a holder a row (those that are missing first), a node a column."""
-    from noisewise.protocol.progress import Progress
-
-    missing = {member.key for member in standing.missing}
-    ordered = sorted(standing.task.members, key=lambda member: member.key not in missing)
-    rows = []
-    for member in ordered[:50]:
-        cells = [
-            "?" if not isinstance(node, Progress) else "has it" if member.key in node.holders else "-"
-            for node in standing.nodes
-        ]
-        rows.append([member.name, *cells])
-    if len(ordered) > 50:
-        rows.append([f"and {len(ordered) - 50:,} more", *("" for _ in standing.nodes)])
-    return ["holder", *(card.name for card in standing.task.nodes)], rows
 
 
 @app.command()
@@ -289,9 +223,9 @@ def collect(
     release.save(output)
     evidence = check(release)
     if as_json:
-        print_json({"output": str(output), "digest": release.digest, **_evidence(evidence)})
+        print_json({"output": str(output), "digest": release.digest, **evidence_dict(evidence)})
         return
-    print_facts([("pooled release", str(output)), ("digest", release.digest), *_evidence_facts(evidence)])
+    print_facts([("pooled release", str(output)), ("digest", release.digest), *evidence_facts(evidence)])
     say(release.privacy_statement())
 
 
@@ -348,35 +282,11 @@ def verify(
         words = f"node {other.name!r} has key {other.key}" if other else "a key is named that no node of it has"
         raise ForgeryError(f"The round's nodes are not those given: {words}.")
     if as_json:
-        print_json({"ok": True, **_evidence(evidence)})
+        print_json({"ok": True, **evidence_dict(evidence)})
         return
-    print_facts([("verified", str(release)), *_evidence_facts(evidence)])
+    print_facts([("verified", str(release)), *evidence_facts(evidence)])
     if not (coordinator and node):
         note(
             "The signatures hold for the keys that the release names. That these are the keys of the parties you trust "
             "is for you to compare, or to check with --coordinator and --node."
         )
-
-
-def _evidence(evidence: "Evidence") -> dict[str, Any]:
-    task = evidence.task
-    return {
-        "round": task.id,
-        "study_digest": task.study.digest,
-        "coordinator": task.coordinator,
-        "nodes": [{"name": card.name, "key": card.key} for card in task.nodes],
-        "holders": list(evidence.holders),
-        "missing": list(evidence.missing),
-    }
-
-
-def _evidence_facts(evidence: "Evidence") -> list[tuple[str, str]]:
-    task, crowd = evidence.task, evidence.task.crowd
-    return [
-        ("round", task.id),
-        ("coordinator", task.coordinator),
-        *(("node", f"{card.key} {card.name}") for card in task.nodes),
-        ("summed", f"{len(evidence.holders):,} of {crowd.holders:,} holders: {', '.join(evidence.holders[:50])}"),
-        ("missing", ", ".join(evidence.missing[:50]) or "nobody"),
-        ("noise", f"{_factor(len(evidence.holders), crowd.hidden_by)} times the variance of one release"),
-    ]
