@@ -136,14 +136,17 @@ def numpy_sweep(data: Data, state: Batch, rng: np.random.Generator, joint: bool)
     inner, c = contributions(data, everyone, S, v)
     if joint:
         K, S, L, inner, c = numpy_move_all(data, K, S, L, v, inner, c, log_step, rng)
-        K, S, inner = numpy_move_entries(data, K, S, L, v, inner, c, log_step, rng)
+        K, S, inner, c = numpy_move_entries(data, K, S, L, v, inner, c, log_step, rng)
     _, P, h = theta_evidence(data, inner.sum(1))
     theta = np.linalg.solve(np.swapaxes(P, -1, -2), (h + rng.standard_normal((C, d)))[..., None])[..., 0]
     proposal = log_v + np.exp(log_step[:, 3 * J + 2]) * rng.standard_normal(C)
     ratio = -data.shape * (proposal - log_v) - data.scale * (np.exp(-proposal) - np.exp(-log_v))
-    old_fit, new_fit = fit_z(data, S, v, theta), fit_z(data, S, np.exp(proposal), theta)
+    # as in the compiled sweep: the fit at the old v follows from the contributions, with no factorisation
+    both = np.concatenate([theta, np.full((C, 1), -1.0)], axis=1)[:, None, :, None]
+    old_fit = c + 0.5 * inner[..., -1, -1] - 0.5 * (np.swapaxes(both, -1, -2) @ inner @ both)[..., 0, 0]
+    new_fit = fit_z(data, S, np.exp(proposal), theta) + noise_fit(data, S)
     accept = np.log(rng.random(C)) < ratio + (new_fit - old_fit).sum(1)
-    log_v, here = choose(accept, proposal, log_v), choose(accept, new_fit, old_fit) + noise_fit(data, S)
+    log_v, here = choose(accept, proposal, log_v), choose(accept, new_fit, old_fit)
     new_K, ratio, log_det = propose(K, log_step[:, :J], rng)
     new_S = new_K @ np.swapaxes(new_K, -1, -2)
     there = noise_fit(data, new_S) + fit_z(data, new_S, np.exp(log_v), theta)
@@ -191,9 +194,9 @@ def numpy_move_entries(data, K, S, L, v, inner, c, log_step, rng):  # type: igno
         accept = definite & (np.log(rng.random(C)) < ratio)
         total = choose(accept, total - inner[:, j] + new_inner, total)
         here = np.where(accept, there, here)
-        for array, new in ((K, new_K), (S, new_S), (inner, new_inner)):
+        for array, new in ((K, new_K), (S, new_S), (inner, new_inner), (c, new_c)):
             array[:, j] = choose(accept, new, array[:, j])
-    return K, S, inner
+    return K, S, inner, c
 
 
 def stacked(states: list[State]) -> Batch:
@@ -214,17 +217,17 @@ def compare(d: int, J: int, joint: bool, sweeps: int, rounds: int) -> Speed:
     kept = np.empty((sweeps, d + 1 + d * (d + 1) // 2))
     ours, theirs, mine, others = [], [], [], []
     rng, batch, part = np.random.default_rng(9), stacked(states), max(1, sweeps // 4)
-    for _ in range(rounds):  # in turn, so that a busy machine slows both alike
-        begin = time.perf_counter()
+    for _ in range(rounds):  # in turn, and by CPU time, so that a busy machine slows both alike or neither
+        begin = time.process_time()
         for chain in chains:
             chain.draw(1, kept)
             mine.append(kept[:, :d].copy())
-        ours.append((time.perf_counter() - begin) / (CHAINS * sweeps))
-        begin = time.perf_counter()
+        ours.append((time.process_time() - begin) / (CHAINS * sweeps))
+        begin = time.process_time()
         for _ in range(part):
             batch = numpy_sweep(data, batch, rng, joint)
             others.append(batch.theta)
-        theirs.append((time.perf_counter() - begin) / (CHAINS * part))
+        theirs.append((time.process_time() - begin) / (CHAINS * part))
     a, b = np.concatenate(mine), np.concatenate(others)
     gap = float(np.max(np.abs(a.mean(axis=0) - b.mean(axis=0)) / a.std(axis=0)))
     return Speed(min(ours), min(theirs), gap)

@@ -21,7 +21,16 @@ from noisewise.analyst.methods.normal_x.algebra import (
     relative,
 )
 from noisewise.analyst.methods.normal_x.joint import draw_theta
-from noisewise.analyst.methods.normal_x.target import Data, State, decide, distance, fit, scatter_of, workspace
+from noisewise.analyst.methods.normal_x.target import (
+    Data,
+    State,
+    decide,
+    distance,
+    fit,
+    fit_of_contribution,
+    scatter_of,
+    workspace,
+)
 from noisewise.gram import Floats
 
 
@@ -147,7 +156,7 @@ def _draw_covariates(data, state, work, rng):
 
 
 @inlined
-def _move_variance(data, state, work, gain, rng):
+def _move_variance(data, state, work, slot, gain, rng):
     """Random walk on log v given theta and all S (000, A.4); leaves the holders' likelihoods in ``work.fits[0]``."""
     J = state.K.shape[0]
     old = state.log_v[0]
@@ -155,7 +164,7 @@ def _move_variance(data, state, work, gain, rng):
     ratio = -data.shape * (new - old) - data.scale * (math.exp(-new) - math.exp(-old))
     for j in range(J):
         S_hat, weight, z_hat, noise, S = data.S[j], data.weight[j], data.z[j], data.noise[j], state.S[j]
-        work.fits[0, j] = fit(S_hat, weight, z_hat, noise, S, math.exp(old), state.theta, work.G, work.e)
+        work.fits[0, j] = fit_of_contribution(work.c[slot, j], work.M[slot, j], work.m[slot, j], state.theta)
         work.fits[1, j] = fit(S_hat, weight, z_hat, noise, S, math.exp(new), state.theta, work.G, work.e)
         ratio += work.fits[1, j] - work.fits[0, j]
     if decide(state, 3 * J + 2, ratio, 0.44, gain, rng):
@@ -166,8 +175,8 @@ def _move_variance(data, state, work, gain, rng):
 @inlined
 def _sweep(data, state, work, rng, steps, gain):
     _draw_covariates(data, state, work, rng)
-    draw_theta(data, state, work, gain, steps, rng)
-    _move_variance(data, state, work, gain, rng)
+    slot = draw_theta(data, state, work, gain, steps, rng)
+    _move_variance(data, state, work, slot, gain, rng)
     for j in range(state.K.shape[0]):
         _move_holder(data, state, work, j, gain, steps, rng)
 

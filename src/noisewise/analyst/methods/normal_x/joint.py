@@ -71,19 +71,21 @@ def _shift_covariance(L, sd, log_step, out, rng):
 
 @inlined
 def draw_theta(data, state, work, gain, steps, rng):
-    """The moves with theta integrated out (unless the paper's alone are wanted), then theta."""
+    """The moves with theta integrated out (unless the paper's alone are wanted), then theta; the slot in use."""
     here = _evidence(data, state.S, math.exp(state.log_v[0]), work, 0)
+    slot = 0
     if data.joint:
-        _move_all(data, state, work, here, gain, steps, rng)
+        slot = _move_all(data, state, work, here, gain, steps, rng)
     copy_vector(work.h, state.theta)
     for a in range(state.theta.size):
         state.theta[a] += rng.standard_normal()
     backward(work.P, state.theta)
+    return slot
 
 
 @inlined
 def _move_all(data, state, work, here, gain, steps, rng):
-    """Sigma_x with all scatters, mu with all means, then each S_j."""
+    """Sigma_x with all scatters, mu with all means, then each S_j; returns the slot of the last state."""
     J, d = state.xbar.shape
     v, slot = math.exp(state.log_v[0]), 0
     # a fair coin between two shapes of proposal: relative to Sigma_x, or as the noise is
@@ -135,6 +137,7 @@ def _move_all(data, state, work, here, gain, steps, rng):
                 copy(work.new_S[j], state.S[j])
             slot = 1 - slot
     _move_entries(data, state, work, slot, v, gain, steps, rng)
+    return slot
 
 
 @inlined

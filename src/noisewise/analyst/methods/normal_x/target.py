@@ -152,6 +152,18 @@ def contribute(S_hat, weight, z_hat, noise, S, v, G, X, M, m):
 
 
 @compiled
+def fit_of_contribution(c, M, m, theta):
+    """What ``fit`` gives at theta, from what ``contribute`` found for the same S and v: no factorisation."""
+    total = c
+    for a in range(theta.size):
+        inner = 0.5 * M[a, a] * theta[a]
+        for b in range(a):
+            inner += M[a, b] * theta[b]
+        total += theta[a] * (m[a] - inner)
+    return total
+
+
+@compiled
 def theta_evidence(P, h):
     """P becomes its Cholesky factor, h = P^{-1/2} h; returns what integrating theta out adds to the log evidence."""
     half = cholesky(P)
