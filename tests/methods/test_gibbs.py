@@ -213,6 +213,16 @@ def test_dense_draw_is_the_textbook(constant, exact):
     np.testing.assert_allclose(covariance, expected[1], rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 9, 40])
+def test_both_factorisations_are_choleskys(size):
+    F = np.random.default_rng(size).standard_normal((size, size + 2))
+    for factorise in (linear.factorise, linear.factorise_large):
+        A = np.tril(F @ F.T)  # the upper triangle is not read
+        assert factorise(A)
+        np.testing.assert_allclose(np.tril(A), np.linalg.cholesky(F @ F.T), atol=1e-12 * size)
+        assert not factorise(np.tril(F @ F.T) - 100.0 * size * np.eye(size))
+
+
 def test_draw_from_stated_moments_has_them():
     theta, v, mu, Sigma, m, Omega = row_law(2, 1)
     eta = moments.second_moments(mu, Sigma, True)

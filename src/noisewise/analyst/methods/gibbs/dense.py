@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.analyst.methods.gibbs.linear import backward, compiled, draw_symmetric, factorise, forward
+from noisewise.analyst.methods.gibbs.linear import backward, compiled, draw_symmetric, factorise_large, forward
 from noisewise.analyst.methods.gibbs.moments import Indices
 from noisewise.gram import Floats
 
@@ -39,7 +39,7 @@ def prepare(work: Dense, variances: Floats) -> bool:
         for f in range(e):
             work.L[e, f] = work.P[e, f] * work.scale[e] * work.scale[f]
         work.L[e, e] = 1.0 + RIDGE
-    return factorise(work.L)
+    return factorise_large(work.L)
 
 
 @compiled
