@@ -1,7 +1,7 @@
 """How far posterior means are from the truth on the simulated data of paper 000 (Sec. 5.1).
 
     python -m experiments.accuracy                    runs what is missing and writes the table of docs/accuracy.md
-    python -m experiments.accuracy --replications 5 --methods exact fixed-s --results /tmp/some
+    python -m experiments.accuracy --replications 5 --methods exact fixed-s --results build/some
 
 A replication draws theta ~ N(0, I), Sigma_x ~ inverse-Wishart(V'V, d + 1) and 1e5 rows with sigma_y = 1, splits them
 over J holders, and adds the noise of each epsilon to the sums; all methods see the same rows, and the same noise where

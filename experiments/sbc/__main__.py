@@ -4,7 +4,7 @@
     python -m experiments.sbc exact --trials 50       the grid of docs/exact-sbc.md
     python -m experiments.sbc covariates              covariates that are not normal, on the same page
     python -m experiments.sbc pages                   tables and figures of both pages, from what is there
-    python -m experiments.sbc methods --methods gibbs-update --rows 10 --trials 20 --results /tmp/some
+    python -m experiments.sbc methods --methods gibbs-update --rows 10 --trials 20 --results build/some
 
 Trials that experiments/results holds are not run again. Stop and start as you like: all cells advance together.
 """
