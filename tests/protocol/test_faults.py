@@ -28,9 +28,9 @@ from tests.simulator.run import BrokenPromiseError, play, play_world
 @pytest.mark.slow
 def test_rounds_end_in_a_correct_release_or_a_clean_abort() -> None:
     # 'make faults' plays 1,000; the tally of one such run is in docs/faults.md
-    tally = play(seed=20261118, rounds=60)
-    assert tally["round released"] + tally["round aborted"] == 60
-    assert tally["round released"] >= 20, "so many aborts hide what happens in rounds that go on"
+    tally = play(seed=20261118, rounds=100)
+    assert sum(count for name, count in tally.items() if name.startswith("round ")) == 100
+    assert tally["round released"] >= 40, "so many aborts hide what happens in rounds that go on"
     for fault in ("node_killed", "holder_killed", "coordinator_killed", "late", "duplicated", "replayed", "cut_off"):
         assert tally[fault] >= 10, f"{fault} struck {tally[fault]} times: the faults are too mild to show anything"
 

@@ -15,7 +15,7 @@ def main() -> None:
     begun = time.process_time()
     tally = play_world(options.world, tell=print) if options.world else play(options.seed, options.rounds)
     print(tally.table())
-    print(f"{'CPU seconds':<34}{time.process_time() - begun:>9,.0f}")
+    print(f"{'CPU seconds':<44}{time.process_time() - begun:>8,.0f}")
 
 
 if __name__ == "__main__":

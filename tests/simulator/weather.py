@@ -55,4 +55,4 @@ class Tally(Counter[str]):
         return self
 
     def table(self) -> str:
-        return "\n".join(f"{name:<34}{count:>9,}" for name, count in sorted(self.items()))
+        return "\n".join(f"{name:<44}{count:>8,}" for name, count in sorted(self.items()))

@@ -170,6 +170,7 @@ class Wire:
     def carry(self, message: Message) -> Answer:
         """Send a message on its way, into whatever fate it has."""
         self.sent.append(message)
+        self.tally["messages"] += 1
         self._others()
         match self._fate():
             case "lost_request":

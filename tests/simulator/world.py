@@ -23,6 +23,7 @@ from tests.simulator.witness import Witness
 # Steps of a holder's or the coordinator's act within which an armed crash strikes.
 ACT_STEPS = (10, 30, 100)
 ROUND = timedelta(hours=1)
+DRILL, NO_RELEASE = "a drill", "no release came of it"
 
 AnyParty = TypeVar("AnyParty", bound=Party)
 Result = TypeVar("Result")
@@ -50,7 +51,7 @@ class World:
         self._enrol(identity)
 
     def play(self) -> str:
-        """One round: 'released' or 'aborted'; what should never be is in ``witness.broken``."""
+        """One round: 'released' or 'aborted' and why; what should never be is in ``witness.broken``."""
         self.wire.sent.clear()
         for party in self.parties:
             party.skew = (
@@ -64,7 +65,7 @@ class World:
         self.tally["holder_stays_away"] += len(away)
         willing = [holder for holder in self.holders if holder not in away]
         self.equivocates = self.chance.random() < 0.15
-        for _ in range(self.chance.randint(0, 30)):
+        for _ in range(self.chance.randint(0, 20)):
             self._something(task, willing)
         return self._end(task, willing)
 
@@ -109,12 +110,12 @@ class World:
             (2, lambda: self._try(self.coordinator, lambda p: p.command().standing(task.id))),
             (2, lambda: self._collect(task, early=self.chance.random() < 0.1)),
             (5, lambda: self._restart(self._some_server())),
-            (1, lambda: self.chance.choice(self.nodes).disk.crash()),
+            (1, self._kill_idle),
             (1, self._full_disk),
             (1, self._rotate),
         ]
         if self.chance.random() < 0.05:
-            acts.append((3, lambda: self._try(self.coordinator, lambda p: p.command().abort(task.id, "a drill"))))
+            acts.append((3, lambda: self._try(self.coordinator, lambda p: p.command().abort(task.id, DRILL))))
         weights, options = zip(*acts, strict=True)
         self.chance.choices(options, weights)[0]()
 
@@ -143,14 +144,20 @@ class World:
             self._stopped(task)
         self.wire.settle()
         self._check(task, release)
-        return "released" if release else "aborted"
+        return "released" if release else self._why(task)
+
+    def _why(self, task: Task) -> str:
+        """The reason of an abort, for the tally."""
+        reason = self.coordinator.command().notebook.get(task.id).reason
+        words = {DRILL: "by the coordinator's order", NO_RELEASE: "after two-faced manifests"}
+        return f"aborted, {words.get(reason, 'too few holders')}"
 
     def _stopped(self, task: Task) -> None:
         """A round without a release: everyone has to agree that it is over."""
         record = self.coordinator.command().notebook.get(task.id)
         if record.phase is not Phase.ABORTED and not self.equivocates:
             self.witness.broken.append(f"the round is neither released nor aborted: {record.phase}")
-        self._try(self.coordinator, lambda p: p.command().abort(task.id, "no release came of it"))
+        self._try(self.coordinator, lambda p: p.command().abort(task.id, NO_RELEASE))
 
     def _check(self, task: Task, release: Release | None) -> None:
         names = [node.name for node in self.nodes]
@@ -235,6 +242,11 @@ class World:
         full = not party.disk.full and self.chance.random() < 10 * self.wire.weather.disk_full
         self.tally["disk_filled"] += full
         party.disk.fill(full)
+
+    def _kill_idle(self) -> None:
+        node = self._one_of(self.nodes)
+        node.disk.crash()
+        self.tally.strike("node_killed_between_messages", node.name)
 
     def _rotate(self) -> None:
         node = self._one_of(self.nodes)
