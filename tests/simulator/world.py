@@ -64,7 +64,7 @@ class World:
         away = self.chance.sample(self.holders, self.chance.choice((0, 0, may_drop, may_drop + 1)))
         self.tally["holder_stays_away"] += len(away)
         willing = [holder for holder in self.holders if holder not in away]
-        self.equivocates = self.chance.random() < 0.15
+        self.equivocates = self.chance.random() < 0.2
         for _ in range(self.chance.randint(0, 20)):
             self._something(task, willing)
         return self._end(task, willing)
@@ -132,10 +132,13 @@ class World:
         self._calm()
         if self._maybe():
             self.wire.settle()
+        too_late = self.chance.random() < 0.15
+        if too_late:  # by the clocks of some, and not by those of others
+            self.clock.now = max(self.clock.now, task.deadline + timedelta(seconds=self.chance.uniform(-100, 100)))
         for holder in willing:
             self._contribute(task, holder)
-        if self._maybe():
-            self.clock.now += ROUND + timedelta(minutes=5)
+        if not too_late and self._maybe():
+            self.clock.now += ROUND
         if self.equivocates:
             self._two_faces(task)
         self._collect(task, early=True)
@@ -271,10 +274,11 @@ class World:
             return  # one of them has aborted
         held = frozenset((holder, bundle) for holder, bundle in shown[0]["body"]["held"])
         lies = [sign_manifest(self.nodes[0].identity, task, held - {pair}).to_dict() for pair in sorted(held)]
-        for _ in range(self.chance.randint(2, 6)):
+        for _ in range(self.chance.randint(4, 8)):
             node = self._one_of(honest)
             if self._maybe():
                 node.disk.crash()
+                self.tally.strike("node_killed_between_messages", node.name)
                 self._restart(node)
             first = self.chance.choice([shown[0], *lies])
             self.tally.strike("second_manifest", node.name)
