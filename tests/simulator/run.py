@@ -1,7 +1,6 @@
 """Many rounds in many worlds, each from its own seed, with a tally of what struck and what came of it."""
 
 import logging
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -37,20 +36,19 @@ def play_world(seed: str, rounds: int = ROUNDS_A_WORLD, tell: Callable[[str], No
 
 
 def _play_world(seed: str, rounds: int, tally: Tally) -> None:
-    base = Path(tempfile.mkdtemp(prefix="noisewise-faults-", dir=MEMORY if MEMORY.is_dir() else None))
-    world = World(seed, tally, base)
-    try:
-        for number in range(rounds):
-            outcome = world.play()
-            tally.strike(f"round {outcome}")
-            if world.witness.broken:
-                found = "; ".join(dict.fromkeys(world.witness.broken))
-                raise BrokenPromiseError(
-                    f"world {seed}, round {number}: {found}. Again: python -m tests.simulator --world {seed}"
-                )
-    finally:
-        world.close()
-        shutil.rmtree(base, ignore_errors=True)
+    memory = MEMORY if MEMORY.is_dir() else None
+    with tempfile.TemporaryDirectory(prefix="noisewise-faults-", dir=memory, ignore_cleanup_errors=True) as base:
+        world = World(seed, tally, Path(base))
+        try:
+            for number in range(rounds):
+                tally.strike(f"round {world.play()}")
+                if world.witness.broken:
+                    found = "; ".join(dict.fromkeys(world.witness.broken))
+                    raise BrokenPromiseError(
+                        f"world {seed}, round {number}: {found}. Again: python -m tests.simulator --world {seed}"
+                    )
+        finally:
+            world.close()
 
 
 @contextmanager
