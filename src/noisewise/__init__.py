@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from noisewise.estimator import PrivateBayesianRegression
     from noisewise.evaluation.planning import suggest_radius
+    from noisewise.evaluation.projection import Projection
     from noisewise.holder.publish import Holder, exact_release
     from noisewise.privacy.ledger import Ledger
     from noisewise.release import Release
@@ -51,6 +52,7 @@ __all__ = [
     "Posterior",
     "Prior",
     "PrivateBayesianRegression",
+    "Projection",
     "Release",
     "ReleaseError",
     "Study",
@@ -72,6 +74,7 @@ _HOME = {
     "Posterior": "analyst.posterior",
     "fit": "analyst.fitting",
     "suggest_radius": "evaluation.planning",
+    "Projection": "evaluation.projection",
     "PrivateBayesianRegression": "estimator",
 }
 

@@ -11,6 +11,7 @@ import pytest
 from experiments.accuracy import DIMENSIONS, METHODS, PRIORS, Case
 from experiments.accuracy_report import write_page
 from experiments.pages import write_between
+from experiments.projection import Case as Projected
 from experiments.sbc.cells import RANKED, Cell
 from experiments.sbc.results import Result
 from noisewise.evaluation.trials import Archive
@@ -89,6 +90,21 @@ def test_verdicts_on_known_errors(tmp_path):
         text = page.read_text()
         ratio = f"{factor:.2f} ({factor:.2f} to {factor:.2f})"
         assert f"| 2 | 1 | 0.1 | 12 | {2 * factor:.2g} | 2 | 10 | fixed-s | {ratio} | {verdict} |" in text
+
+
+def test_projection_runs_resumes_and_writes_its_page(tmp_path, data_folder):
+    page, results = tmp_path / "projection.md", tmp_path / "results"
+    page.write_text("<!-- projection: begin -->\n<!-- projection: end -->\n")
+    small = ["experiments.projection", "--data", "wine_red", "--epsilon", 3.162, "--workers", 1]
+    for splits in (1, 2):
+        run(*small, "--splits", splits, "--results", results, "--page", page)
+    assert "Median over 2 splits" in page.read_text(encoding="utf-8")
+    rows = Archive(results).read(Projected("wine_red", 3.162))
+    for row in rows:
+        # loose bounds and 1,000 rows: the plain release is worse than the mean alone, the projected one is not far off
+        errors = {name: float(value) for name, value in row.items()}
+        assert errors["non-private"] < errors["secure-sum projected: fixed-s"] < errors["secure-sum: paper"]
+    assert (tmp_path / "figures" / "projection.png").stat().st_size > 1000
 
 
 def test_a_page_without_markers_is_refused(tmp_path):

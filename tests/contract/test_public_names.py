@@ -19,7 +19,7 @@ from noisewise.cli import app
 # These may grow in number and never shrink.
 PROMISED = {
     *("Column", "Study", "Holder", "Ledger", "Release", "Prior", "Posterior", "fit", "suggest_radius"),
-    *("PrivateBayesianRegression", "exact_release", "__version__"),
+    *("PrivateBayesianRegression", "Projection", "exact_release", "__version__"),
     *("NoisewiseError", "StudyError", "DataError", "OutputError", "LedgerError", "OverspendError", "ReleaseError"),
     *("MismatchError", "FitError", "NoisewiseWarning", "UnrecordedSpendWarning"),
 }
@@ -112,6 +112,8 @@ CALLS: list[tuple[Any, tuple[Any, ...], dict[str, Any]]] = [
             )
         ),
     ),
+    (nw.Projection, (None,), {"share": 0.1}),
+    (nw.Projection.project, (None, []), {"seed": 1, "repeats": 40}),
     (nw.Study.load, ("study.toml",), {}),
     (nw.Study.save, (None, "study.toml"), {}),
     (nw.Holder, (None,), {"ledger": "clinic.ledger", "name": "clinic"}),

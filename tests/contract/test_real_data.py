@@ -58,3 +58,26 @@ def test_private_posteriors_predict_better_than_the_mean(data_folder: Path, data
         errors[method] = np.mean((prediction.mean - y) ** 2) / np.var(y)
     assert errors["exact"] < 1.0
     assert errors["exact"] < 1.05 * errors["fixed-s"]
+
+
+@pytest.mark.parametrize("dataset", ["abalone", "wine_red"])
+def test_projection_narrows_public_bounds(data_folder: Path, dataset: str) -> None:
+    """Three holders with a third of the rows each, both releases, one posterior."""
+    study = study_of(data_folder, dataset, epsilon=5.0)
+    table = columns_of(data_folder, dataset)
+    plan = nw.Projection(study)
+
+    def release(part: nw.Study) -> list[nw.Release]:
+        holders = [
+            nw.Holder(part, ledger=None, name=f"{i}", noise=SimulatedNoise(np.random.default_rng([i, part.d])))
+            for i in range(3)
+        ]
+        with pytest.warns(nw.UnrecordedSpendWarning):
+            return [holder.release({name: table[name][i::3] for name in table}) for i, holder in enumerate(holders)]
+
+    projected = plan.project(release(plan.spread_study), repeats=5).study
+    narrower = [new.half_width < old.half_width for new, old in zip(projected.features, study.features, strict=True)]
+    assert np.mean(narrower) > 0.5
+    posterior = nw.fit(release(projected), method="fixed-s", seed=1)
+    y = table[study.target.name]
+    assert np.mean((posterior.predict(table).mean - y) ** 2) < np.var(y)

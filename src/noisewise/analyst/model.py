@@ -73,7 +73,7 @@ class Problem:
         if layout.statistics != "gram":
             raise FitError(
                 "These releases have sums and squares of each column alone, and no regression can be fitted to them. "
-                "nw.project makes the study of a second release from them; nw.fit fits that one."
+                "nw.Projection makes the study of a second release from them; nw.fit fits that one."
             )
         parts = [release.sufficient for release in releases]
         stack = {name: np.stack([getattr(part, name) for part in parts]) for name in ("S", "z", "sd_S", "sd_z")}

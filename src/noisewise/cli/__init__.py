@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from noisewise import __version__
-from noisewise.cli import demo, fit, join, ledger, node, predict, release, round, study
+from noisewise.cli import demo, fit, join, ledger, node, predict, project, release, round, study
 from noisewise.cli.show import GuardedGroup, out
 
 app = typer.Typer(
@@ -41,6 +41,8 @@ def _options(
     pass
 
 
+study.app.command("spread")(project.spread)
+study.app.command("project")(project.project)
 app.add_typer(study.app, name="study")
 app.command("release")(release.release)
 app.add_typer(ledger.app, name="ledger")

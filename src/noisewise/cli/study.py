@@ -1,4 +1,7 @@
-"""``noisewise study new | check | show | radius``: write, plan and read the public contract. No data is needed."""
+"""``noisewise study new | check | show | radius``: write, plan and read the public contract. No data is needed.
+
+Two more of its commands, ``spread`` and ``project``, are in project.py.
+"""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
