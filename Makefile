@@ -63,6 +63,7 @@ experiments: $(INSTALLED) ## calibration and accuracy at full size; takes hours,
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc exact
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc pages
 	@$(ONE_THREAD) $(BIN)/python -m experiments.accuracy
+	@$(ONE_THREAD) $(BIN)/python -m experiments.projection
 	@$(BIN)/python -m experiments.demo_coverage
 
 docs: $(INSTALLED) ## the documentation as a web site, into site/

@@ -11,6 +11,7 @@ import pytest
 from experiments.accuracy import DIMENSIONS, METHODS, PRIORS, Case
 from experiments.accuracy_report import write_page
 from experiments.pages import write_between
+from experiments.projection import EPSILONS, SIZES, methods
 from experiments.projection import Case as Projected
 from experiments.sbc.cells import RANKED, Cell
 from experiments.sbc.results import Result
@@ -105,6 +106,16 @@ def test_projection_runs_resumes_and_writes_its_page(tmp_path, data_folder):
         errors = {name: float(value) for name, value in row.items()}
         assert errors["non-private"] < errors["secure-sum projected: fixed-s"] < errors["secure-sum: paper"]
     assert (tmp_path / "figures" / "projection.png").stat().st_size > 1000
+
+
+def test_every_stored_split_is_readable_and_has_todays_settings():
+    archive = Archive(RESULTS / "projection")
+    cases = [Projected(data, epsilon) for data in SIZES for epsilon in EPSILONS]
+    assert set(archive.names()) == {case.name for case in cases}
+    for case in cases:
+        rows = archive.read(case)
+        assert len(rows) == 25, case.name
+        assert all(float(row[method]) > 0 for row in rows for method in methods()), case.name
 
 
 def test_a_page_without_markers_is_refused(tmp_path):

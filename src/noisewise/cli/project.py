@@ -17,7 +17,7 @@ Share = Annotated[float, typer.Option(help="The first release's share of the stu
 Output = Annotated[Path, typer.Option("--output", "-o", help="Write the new study here.", show_default=False)]
 
 
-def spread(path: StudyPath, output: Output, share: Share = 0.1) -> None:
+def spread(path: StudyPath, output: Output, share: Share = 0.1, as_json: Json = False) -> None:
     """Step 1 of a projection: write the study of a small first release, the columns' means and spreads.
 
     Every holder releases it as any other study, alone or in a secure sum; 'noisewise study project' then narrows the
@@ -36,6 +36,11 @@ def spread(path: StudyPath, output: Output, share: Share = 0.1) -> None:
     _refuse_existing(output)
     plan.spread_study.save(output)
     study, delta = plan.study, plan.study.delta or 0.0
+    if as_json:
+        first, second = plan.spread_study, plan.remaining_epsilon
+        body = {"output": str(output), "digest": first.digest, "first_epsilon": first.epsilon, "second_epsilon": second}
+        print_json({**body, "epsilon": study.epsilon, "delta": delta, "share": share})
+        return
     print_facts(
         [
             ("wrote", str(output)),

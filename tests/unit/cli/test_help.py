@@ -17,6 +17,8 @@ COMMANDS = {
     "study check",
     "study radius",
     "study show",
+    "study spread",
+    "study project",
     "ledger",
     "ledger create",
     "ledger show",

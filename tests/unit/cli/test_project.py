@@ -33,6 +33,20 @@ def test_two_steps_cost_one_budget(run: Any, place: Any) -> None:
     assert nw.Release.load("release.json").study == study
 
 
+def test_the_first_step_as_json(run: Any, place: Any) -> None:
+    plan = nw.Projection(nw.Study.load("study.toml"))
+    body = json.loads(run("study", "spread", "study.toml", "-o", "spread.toml", "--json").stdout)
+    assert body == {
+        "output": "spread.toml",
+        "digest": plan.spread_study.digest,
+        "first_epsilon": plan.spread_study.epsilon,
+        "second_epsilon": plan.remaining_epsilon,
+        "epsilon": 1.0,
+        "delta": 1e-6,
+        "share": 0.1,
+    }
+
+
 def test_json_says_all_and_the_same_files_give_the_same_study(run: Any, place: Any) -> None:
     spread_release(run)
     bodies = []
