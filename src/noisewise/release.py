@@ -16,14 +16,15 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self, cast, get_args
+from typing import Any, Literal, Self, cast, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noisewise.column import is_finite_number
 from noisewise.errors import MismatchError, OutputError, ReleaseError, StudyError
-from noisewise.layout import BLOCK_WORDS, BlockName, Floats, Integers, Layout, Spread, Sufficient
+from noisewise.guarantee import BlockStatement, Guarantee
+from noisewise.layout import BlockName, Floats, Integers, Layout, Spread, Sufficient
 from noisewise.privacy.calibration import NoisePlan
 from noisewise.privacy.chain import sync_folder
 from noisewise.study import Study
@@ -32,64 +33,6 @@ Law = Literal["gaussian", "laplace", "none"]
 
 FORMAT = "noisewise-release"
 VERSION = 1
-
-
-class BlockStatement(NamedTuple):
-    """One block of entries, the share of the budget that it cost, and how far one person can move it."""
-
-    name: str
-    share: float
-    sensitivity: float
-
-
-@dataclass(frozen=True)
-class Guarantee:
-    """What was promised to the people in the table, and the bound that it rests on."""
-
-    adjacency: str
-    epsilon: float
-    delta: float
-    mechanism: str
-    blocks: tuple[BlockStatement, ...]
-    norm: str
-    public_n: bool
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "blocks", tuple(BlockStatement(*block) for block in self.blocks))
-        sizes = {
-            "epsilon": [self.epsilon],
-            "delta": [self.delta],
-            "share": [block.share for block in self.blocks],
-            "sensitivity": [block.sensitivity for block in self.blocks],
-        }
-        for name, numbers in sizes.items():
-            if not numbers or not all(is_finite_number(number) and number >= 0 for number in numbers):
-                raise ReleaseError(f"The privacy statement's {name} is not a number of at least 0.")
-        for name in ("adjacency", "mechanism", "norm"):
-            if not isinstance(getattr(self, name), str):
-                raise ReleaseError(f"The privacy statement's {name} is not a text.")
-
-    def in_words(self) -> str:
-        whom = "replacing one row by any other" if self.adjacency == "replace-one" else "adding or removing one row"
-        pure = f"epsilon {self.epsilon:g}" + (f", delta {self.delta:g}" if self.delta else " (pure)")
-        count = (
-            "" if not (self.public_n and self.adjacency == "add-remove") else "; the number of rows is taken as public"
-        )
-        return (
-            f"{pure}: {whom} changes what could be published, and how probably, by at most this much{count}"
-            f"{self._split_in_words()}"
-        )
-
-    def _split_in_words(self) -> str:
-        if len(self.blocks) == 1:
-            return ""
-        parts = [f"{block.share:.3g} of it to {BLOCK_WORDS.get(block.name, block.name)}" for block in self.blocks]
-        return f"; the budget is split, {', '.join(parts)}"
-
-    @property
-    def sensitivity(self) -> float:
-        """That of the first block."""
-        return self.blocks[0].sensitivity
 
 
 _POOLED = (
@@ -311,7 +254,7 @@ class Release:
             "created": self.created,
             "study_digest": self.study.digest if self.study else None,
             "study": self.study.to_dict() if self.study else None,
-            "privacy": _plain(self.guarantee) if self.guarantee else None,
+            "privacy": self.guarantee.to_dict() if self.guarantee else None,
             "insecure": self.insecure,
             "ledger_entry": self.ledger_entry,
             "round": self.round,
@@ -449,10 +392,6 @@ _SCHEMA: Mapping[str, type | tuple[type, ...]] = {
     "noise": dict,
     "digest": str,
 }
-
-
-def _plain(guarantee: Guarantee) -> dict[str, Any]:
-    return {**vars(guarantee), "blocks": [list(block) for block in guarantee.blocks]}
 
 
 def _digest(body: Mapping[str, Any], where: str = "") -> str:

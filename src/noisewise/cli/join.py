@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisewise.cli.network import AllowHttp, Authority, network
-from noisewise.cli.show import REFUSED, Json, err, note, out, print_facts, print_json, print_table, say
+from noisewise.cli.show import (
+    REFUSED,
+    Dataset,
+    IgnoreExtraColumns,
+    Json,
+    err,
+    note,
+    out,
+    print_facts,
+    print_json,
+    print_table,
+    say,
+)
 
 if TYPE_CHECKING:
     from noisewise.holder.publish import Holder
@@ -83,13 +95,8 @@ def send(
     study: Annotated[Path | None, typer.Option(help="Your copy of the study.", show_default=False)] = None,
     ledger: Annotated[Path | None, typer.Option(help="The ledger of this data set.", show_default=False)] = None,
     round: Round = "",
-    dataset: Annotated[
-        str | None, typer.Option(help="Refuse unless the ledger is of the data set with this name.")
-    ] = None,
-    ignore_extra_columns: Annotated[
-        bool,
-        typer.Option("--ignore-extra-columns", help="Allow columns that the study does not name; they stay unread."),
-    ] = False,
+    dataset: Dataset = None,
+    ignore_extra_columns: IgnoreExtraColumns = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check and show everything; spend and send nothing.")
     ] = False,

@@ -7,7 +7,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisewise.cli.show import Json, budget, err, note, number, out, plain, print_facts, print_json, print_table
+from noisewise.cli.show import (
+    Dataset,
+    IgnoreExtraColumns,
+    Json,
+    budget,
+    err,
+    note,
+    number,
+    out,
+    plain,
+    print_facts,
+    print_json,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from noisewise.holder.encode import RowReport
@@ -28,13 +41,8 @@ def release(
         Path | None, typer.Option("--output", "-o", help="Where to write the release; never overwritten.")
     ] = None,
     name: Annotated[str, typer.Option(help="Who releases; it is public.")] = "",
-    dataset: Annotated[
-        str | None, typer.Option(help="Refuse unless the ledger is of the data set with this name.")
-    ] = None,
-    ignore_extra_columns: Annotated[
-        bool,
-        typer.Option("--ignore-extra-columns", help="Allow columns that the study does not name; they stay unread."),
-    ] = False,
+    dataset: Dataset = None,
+    ignore_extra_columns: IgnoreExtraColumns = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Check the table, show cost and noise; spend and write nothing.")
     ] = False,

@@ -25,6 +25,10 @@ EXTRAS = {
     "analyst": ("arviz", "xarray", "h5netcdf", "matplotlib", "numba", "nutpie"),
 }
 
+Dataset = Annotated[str | None, typer.Option(help="Refuse unless the ledger is of the data set with this name.")]
+IgnoreExtraColumns = Annotated[
+    bool, typer.Option("--ignore-extra-columns", help="Allow columns that the study does not name; they stay unread.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object to stdout and nothing else there.")]
 
 
