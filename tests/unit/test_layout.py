@@ -175,7 +175,7 @@ class TestSpread:
 
     def test_nothing_can_be_fitted_to_it(self) -> None:
         release = nw.exact_release(make_study(statistics="spread"), table(np.random.default_rng(7)))
-        with pytest.raises(nw.FitError, match=r"no regression can be fitted to them. nw.project makes the study"):
+        with pytest.raises(nw.FitError, match=r"no regression can be fitted to them. nw.Projection makes the study"):
             nw.fit(release)
         with pytest.raises(nw.ReleaseError, match="sums and squares of each column and no products of two"):
             release.sufficient  # noqa: B018
