@@ -48,8 +48,8 @@ def _method_table(results: Sequence[Result]) -> str:
     lines = [
         "| d | n | epsilon | trials | outside the 99% band | band p: theta, v | KS p: theta, v | "
         + " | ".join(f"{level:.0%} holds: theta, v" for level in levels)
-        + " | s a fit |",
-        "|---|---:|---:|---:|---|---:|---:|" + "---:|" * (len(levels) + 1),
+        + " | mean rank of v | s a fit |",
+        "|---|---:|---:|---:|---|---:|---:|" + "---:|" * (len(levels) + 2),
     ]
     for result in results:
         cell, found = result.cell, result.uniformity
@@ -60,7 +60,7 @@ def _method_table(results: Sequence[Result]) -> str:
         lines.append(
             f"| {cell.shape} | {cell.n} | {cell.epsilon:g} | {result.trials} | {', '.join(result.outside) or 'none'} "
             f"| {_p(min(bands[:-1]))}, {_p(bands[-1])} | {_p(min(tests[:-1]))}, {_p(tests[-1])} | {holds} "
-            f"| {result.seconds:.2g} |"
+            f"| {result.mean_rank[-1]:.2f} | {result.seconds:.2g} |"
         )
     return "\n".join(lines)
 

@@ -58,6 +58,11 @@ class Result:
         band = band_of(self.trials)
         return [name for name, ranks in zip(self.cell.quantities, self.ranks.T, strict=True) if not band.holds(ranks)]
 
+    @property
+    def mean_rank(self) -> np.ndarray:
+        """As a share, for each quantity: below a half the posterior is too high."""
+        return np.asarray(self.ranks.mean(axis=0) / RANKED)
+
     def coverage(self, level: float) -> np.ndarray:
         """The share of central intervals that hold the truth, for each quantity.
 
