@@ -6,6 +6,7 @@ case, one short line a trial, only ever appended to; its first line says with wh
 """
 
 import csv
+import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
@@ -105,7 +106,7 @@ def run_trials(
     """
     left = list(wanted)
     end, done = time.monotonic() + 60.0 * minutes, 0
-    with ProcessPoolExecutor(workers) as pool:
+    with ProcessPoolExecutor(workers, initializer=_leave_signals_to_parent) as pool:
         try:
             for case, number, row in _completed(pool, iter(left), AHEAD * workers, lambda: time.monotonic() < end):
                 archive.append(case, number, row)
@@ -116,6 +117,12 @@ def run_trials(
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     return done
+
+
+def _leave_signals_to_parent() -> None:
+    """A worker that ends on an interrupt would lose its trial; and the parent's handler is not for it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _completed(

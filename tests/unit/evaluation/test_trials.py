@@ -1,5 +1,8 @@
 """Trials that are kept as they end: resumed, balanced, repeatable, and never mixed with those of other settings."""
 
+import os
+import signal
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -96,3 +99,28 @@ def test_a_failure_names_its_trial_and_keeps_what_was_done(archive):
         run_trials(by_number([case], 4, archive), archive, workers=1)
     assert caught.value.__notes__ == ["This was trial 2 of c."]
     assert [row["trial"] for row in archive.read(case)][:2] == ["0", "1"]
+
+
+class Slow(NamedTuple):
+    """A case whose first trial interrupts its own process group's parent, as Ctrl-C does, and goes on."""
+
+    parent: int
+    name: str = "slow"
+    settings: str = "slow"
+
+    def trial(self, number):
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(self.parent, signal.SIGINT)
+            time.sleep(0.2)
+        return {"value": number}
+
+
+def test_an_interrupt_leaves_what_is_done_and_the_rest_can_follow(archive):
+    case = Slow(os.getpid())
+    with pytest.raises(KeyboardInterrupt):
+        run_trials(by_number([case], 50, archive), archive, workers=1)
+    kept = {int(row["trial"]) for row in archive.read(case)}
+    assert len(kept) < 50
+    run_trials([(case, number) for case, number in by_number([case], 50, archive) if number], archive, workers=1)
+    assert {int(row["trial"]) for row in archive.read(case)} | {0} == set(range(50))
