@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -274,10 +273,8 @@ def _serve(folder: Path, forgetful: bool) -> None:
     from noisewise.compute.store import Deposit, Outcome, Store
 
     class Forgetful(Store):
-        def deposit(self, deposit: Deposit) -> "Future[Outcome]":
-            done: Future[Outcome] = Future()
-            done.set_result(Outcome.NEW)
-            return done
+        async def deposit(self, deposit: Deposit) -> Outcome:
+            return Outcome.NEW
 
     found = Folder.load(folder)
     store = found.store()
