@@ -57,17 +57,8 @@ def _read(archive: Archive, cases: Sequence[Case]) -> Errors:
 
 
 def _head(methods: Sequence[str]) -> list[str]:
-    titles = [
-        "d",
-        "J",
-        "epsilon",
-        "replications",
-        *methods,
-        "best of the papers'",
-        "exact / best",
-        "exact-u / best",
-        "",
-    ]
+    ratios = [f"{ours} / best" for ours in OURS if ours in methods]
+    titles = ["d", "J", "epsilon", "replications", *methods, "best of the papers'", *ratios, "exact is"]
     return ["| " + " | ".join(titles) + " |", "|" + "---:|" * len(titles)]
 
 
