@@ -116,6 +116,15 @@ class Slow(NamedTuple):
         return {"value": number}
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C as a terminal's program knows it: what was started in the background ignores it from birth."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_leaves_what_is_done_and_the_rest_can_follow(archive):
     case = Slow(os.getpid())
     with pytest.raises(KeyboardInterrupt):
