@@ -7,14 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from problems import Density, Law, make, problem_of, scaled, unknowns
+from problems import FAR, Density, Law, make, moments, problem_of, scaled, unknowns
 
 from noisewise.analyst.diagnostics import rhat_and_ess
 from noisewise.analyst.methods.base import Draws, Run
-from noisewise.analyst.methods.exact import Exact
+from noisewise.analyst.methods.exact import Exact, anchor, run
 from noisewise.analyst.methods.exact.anchor import build
 from noisewise.analyst.methods.exact.entry import entry
 from noisewise.analyst.methods.exact.layout import Model, pack
+from noisewise.analyst.methods.exact.special import noise
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.non_private import NonPrivate
 from noisewise.analyst.methods.normal_x import NormalX
@@ -71,6 +72,45 @@ def test_a_sampler_that_cannot_start_says_so_in_one_line() -> None:
     with pytest.raises(FitError, match="could not start.*scale of their study") as told:
         run_chains(target, Run(10, 1, np.random.SeedSequence(1)), Settings(100, 0.8, 5, 1))
     assert "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("softness", [0.0, 0.3, 1.0])
+def test_a_rounded_kink_is_laplace_outside_and_smooth_inside(softness: float) -> None:
+    r, step = np.linspace(-2.0, 2.0, 81), 1e-6
+    scale = 0.7
+    value, slope = np.array([noise(scale * one, -np.sqrt(2.0) * scale, softness) for one in r]).T
+    rounded = np.where(np.abs(r) < softness, (softness - np.abs(r)) ** 2 / (2.0 * max(softness, 1e-300)), 0.0)
+    np.testing.assert_allclose(value, -np.abs(r) - rounded, atol=1e-12)
+    up, down = (
+        np.array([noise(scale * one + side, -np.sqrt(2.0) * scale, softness)[0] for one in r]) for side in (-step, step)
+    )
+    smooth = (np.abs(r) > 1e-9) | (softness > 0.0)  # slopes are by the true value, which has the residual's sign turned
+    np.testing.assert_allclose(slope[smooth], ((up - down) / (2.0 * step))[smooth], atol=1e-4)
+
+
+def test_rounding_the_kink_changes_nothing_once_draws_are_weighted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rounded over two scales, six times as far as it would be, against not at all; 6 comparisons at 4e-8 each."""
+    problem = make(d=1, n=(40, 40), noise=6.0, law="laplace", seed=3)
+    found, weighted = {}, run._resampled
+    for softness, resampled in ((0.0, weighted), (2.0, weighted), (2.0, lambda kept, rng: kept)):
+        monkeypatch.setattr(anchor, "_softness", lambda problem, softness=softness: softness)
+        monkeypatch.setattr(run, "_resampled", resampled)
+        found[softness, resampled is weighted] = moments(unknowns(fit(problem, draws=6000)))
+    kink, rounded, unweighted = found[0.0, True], found[2.0, True], found[2.0, False]
+    assert np.abs((rounded.mean - kink.mean) / np.hypot(rounded.error, kink.error)).max() < FAR
+    assert np.abs((unweighted.mean - kink.mean) / np.hypot(unweighted.error, kink.error)).max() > FAR
+
+
+def test_resampling_repeats_a_draw_as_often_as_its_weight_asks() -> None:
+    rng = np.random.default_rng(0)
+    kept = np.stack([np.tile(np.arange(500.0), (3, 1)), rng.standard_normal((3, 500))], axis=2)
+    again = run._resampled(kept, rng)
+    assert again.shape == kept.shape
+    for before, after in zip(kept, again, strict=True):
+        times = np.bincount(after[:, 0].astype(int), minlength=500)
+        share = np.exp(before[:, 1]) / np.exp(before[:, 1]).sum()
+        assert np.abs(times - 500 * share).max() < 1.0
+        assert (np.diff(after[:, 0]) >= 0).all()
 
 
 def test_packing_keeps_every_field_apart() -> None:

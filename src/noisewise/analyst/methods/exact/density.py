@@ -13,7 +13,7 @@ import numpy as np
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
 from noisewise.analyst.methods.exact.factor import normal_factor, normal_factor_back
-from noisewise.analyst.methods.exact.layout import item, place, whole
+from noisewise.analyst.methods.exact.layout import item, number, place, whole
 from noisewise.analyst.methods.exact.shared import seen_through, shared, shared_back
 from noisewise.analyst.methods.exact.special import bent_log, digamma, noise, softplus
 from noisewise.analyst.methods.exact.weak import weak_factor, weak_factor_back
@@ -37,10 +37,10 @@ def rows(data: Floats, j: int, x: Floats) -> tuple[float, float]:
 
 
 @compiled
-def count(data: Floats, j: int, n: float, slope: float, nbar: float, x: Floats, grad: Floats) -> float:
+def count(data: Floats, j: int, softness: float, n: float, slope: float, nbar: float, x: Floats, grad: Floats) -> float:
     """Log density of a noisy number of rows, flat a priori above its lower end; and the chain rule through ``rows``."""
     i = int(item(data, at.START, j))
-    log_p, bar = noise(item(data, at.NOISY_N, j) - n, item(data, at.SD_N, j))
+    log_p, bar = noise(item(data, at.NOISY_N, j) - n, item(data, at.SD_N, j), softness)
     # the Jacobian of the softplus, log sigmoid(argument), has the derivative sigmoid(-argument)
     jacobian, step = softplus(-(item(data, at.CENTRE_N, j) + x[i]))
     grad[i] += (nbar + bar) * slope + step
@@ -49,7 +49,15 @@ def count(data: Floats, j: int, n: float, slope: float, nbar: float, x: Floats, 
 
 @compiled
 def released(
-    data: Floats, j: int, columns: int, K: Floats, w: Floats, rss: float, Kbar: Floats, wbar: Floats
+    data: Floats,
+    j: int,
+    softness: float,
+    columns: int,
+    K: Floats,
+    w: Floats,
+    rss: float,
+    Kbar: Floats,
+    wbar: Floats,
 ) -> tuple[float, float]:
     """Log density of the noisy S, z and u of holder j, and the derivative by rss; fills those by K and w."""
     p, first, log_p = whole(data, at.P), whole(data, at.FIRST), 0.0
@@ -62,7 +70,7 @@ def released(
             inner, last = 0.0, min(b + 1, columns)
             for c in range(last):
                 inner += K[a, c] * K[b, c]
-            term, slope = noise(data[S + a * p + b] - inner, data[sd_S + a * p + b])
+            term, slope = noise(data[S + a * p + b] - inner, data[sd_S + a * p + b], softness)
             log_p += term
             for c in range(last):
                 Kbar[a, c] += slope * K[b, c]
@@ -70,7 +78,7 @@ def released(
         inner, last = 0.0, min(a + 1, columns)
         for c in range(last):
             inner += K[a, c] * w[c]
-        term, slope = noise(data[z + a] - inner, data[sd_z + a])
+        term, slope = noise(data[z + a] - inner, data[sd_z + a], softness)
         log_p += term
         for c in range(last):
             wbar[c] += slope * K[a, c]
@@ -80,7 +88,7 @@ def released(
     total = rss
     for c in range(columns):
         total += w[c] * w[c]
-    term, rssbar = noise(item(data, at.U, j) - total, item(data, at.SD_U, j))
+    term, rssbar = noise(item(data, at.U, j) - total, item(data, at.SD_U, j), softness)
     for c in range(columns):
         wbar[c] += 2.0 * rssbar * w[c]
     return log_p + term, rssbar
@@ -182,8 +190,11 @@ def residual_back(
 
 
 @compiled
-def log_density(y: Floats, grad: Floats, data: Floats) -> float:
-    """log p(y, everything released) up to a constant; grad is overwritten with its gradient."""
+def log_density(y: Floats, grad: Floats, data: Floats, softness: float) -> float:
+    """log p(y, everything released) up to a constant; grad is overwritten with its gradient.
+
+    Laplace noise has its kink rounded over ``softness`` scales; 0 is the model itself.
+    """
     x = seen_through(data, y)
     p, d, blocks, weak = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS), whole(data, at.WEAK) == 1
     L, R, X, Lbar = (
@@ -207,7 +218,7 @@ def log_density(y: Floats, grad: Floats, data: Floats) -> float:
             log_p += normal_factor(data, j, block, n, L, log_L, mu, x, K, T, bend)
         explained(data, j, columns, K, theta, log_v, x, mean, w, spread)
         rss, log_rss = residual(data, j, n, log_v, x)
-        log_noise, rssbar = released(data, j, columns, K, w, rss, Kbar, wbar)
+        log_noise, rssbar = released(data, j, softness, columns, K, w, rss, Kbar, wbar)
         log_rest, step_v, nbar = residual_back(data, j, n, log_v, rss, log_rss, rssbar, x, grad)
         log_w, step_w = explained_back(
             data, j, columns, K, theta, log_v, x, mean, w, spread, wbar, Kbar, thetabar, grad
@@ -219,14 +230,14 @@ def log_density(y: Floats, grad: Floats, data: Floats) -> float:
         else:
             nbar += normal_factor_back(data, j, block, n, L, mu, K, T, bend, Kbar, Tbar, Lbar, mubar, grad)
         if slope_n != 0.0:
-            log_p += count(data, j, n, slope_n, nbar, x, grad)
+            log_p += count(data, j, softness, n, slope_n, nbar, x, grad)
     shared_back(data, x, L, mu, R, X, theta, Lbar, mubar, thetabar, log_vbar, grad)
     return log_p
 
 
 @compiled
 def expand(y: Floats, out: Floats, data: Floats) -> None:
-    """What is kept of a draw: theta, v and the lower triangle of sum_j S_j, row after row."""
+    """What is kept of a draw: theta, v, the lower triangle of sum_j S_j, row after row, and its log weight."""
     x = seen_through(data, y)
     p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
     L, R, X, mu = np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.empty((blocks, d, d)), np.zeros((blocks, d))
@@ -248,3 +259,7 @@ def expand(y: Floats, out: Floats, data: Floats) -> None:
                 for c in range(min(b + 1, columns)):
                     out[i] += K[a, c] * K[b, c]
                 i += 1
+    softness = number(data, at.SOFTNESS)
+    if softness > 0.0:
+        grad = np.empty(y.size)
+        out[-1] = log_density(y, grad, data, 0.0) - log_density(y, grad, data, softness)

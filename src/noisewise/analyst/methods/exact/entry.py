@@ -13,6 +13,7 @@ from numba import carray, cfunc, types
 
 from noisewise.analyst.methods.exact.compile import compiled
 from noisewise.analyst.methods.exact.density import expand, log_density
+from noisewise.analyst.methods.exact.layout import SOFTNESS, number
 from noisewise.gram import Floats
 
 _NUMBERS = types.CPointer(types.double)
@@ -58,8 +59,8 @@ def entry() -> Entry:
     version = digest(Path(__file__).parent)  # seen by both functions below, hence part of the key they are kept under
 
     def density_(size, x_, grad_, log_p_, data_):
-        grad = carray(grad_, (size,))
-        log_p = log_density(carray(x_, (size,)), grad, unpacked(data_))
+        grad, data = carray(grad_, (size,)), unpacked(data_)
+        log_p = log_density(carray(x_, (size,)), grad, data, number(data, SOFTNESS))
         return told(log_p, grad, log_p_) if version >= 0 else 1
 
     def expand_(size, kept, x_, out_, data_):

@@ -32,6 +32,7 @@ class Model(NamedTuple):
     largest_trace: float
     d: int
     centred: float  # how far theta_0 is that of centred features (``regression``): 0 not, 1 wholly
+    softness: float  # over how many of its scales Laplace noise has its kink rounded; 0: it is kept
     rotated: int  # how many unknowns at the front of x the metric below mixes; 0: none
     theta0: Floats  # (p,)
     factor_theta: Floats  # (p, p) lower triangular: theta = theta0 + factor x
@@ -92,6 +93,7 @@ class Model(NamedTuple):
     LARGEST_TRACE,
     D,
     CENTRED,
+    SOFTNESS,
     ROTATED,
     THETA0,
     FACTOR_THETA,
@@ -133,7 +135,7 @@ class Model(NamedTuple):
     CENTRE,
     ROTATION,
 ) = range(len(Model._fields))
-SCALARS = 17
+SCALARS = 18
 
 
 def pack(model: Model) -> Floats:

@@ -3,6 +3,9 @@
 The holders' latents are nearly independent with unit variance by construction. What is shared by all (theta, v, the
 covariates' distribution) correlates as the data say. The pilot's covariance of these makes a fixed affine map, so
 that the sampler's own diagonal metric is enough. The map is frozen before the run, so the run is an ordinary NUTS.
+
+Laplace noise is sampled with its kink rounded a little, and the draws are resampled by what that changed: importance
+sampling, exact as draws grow, with weights that are even by construction (``anchor._softness``).
 """
 
 from dataclasses import replace
@@ -24,7 +27,7 @@ def sample(
     code: Entry, model: Model, size: int, run: Run, settings: Settings, *, learn_metric: bool, retry: bool
 ) -> tuple[Chains, Settings, float]:
     """The chains of the density that ``code`` is, the settings they ended with, and all gradients spent."""
-    seeds = run.seed.spawn(2 + len(FINER))
+    seeds = run.seed.spawn(3 + len(FINER))
     gradients = 0.0
     starts = None
     shared = model.p + 1 + model.blocks * model.block_size
@@ -51,7 +54,21 @@ def sample(
         gradients += float(chains.steps.sum() + chains.warmup_steps.sum())
         if not chains.divergences.any():
             break
-    return chains, settings, gradients
+    kept = _resampled(chains.kept, np.random.default_rng(seeds[-1])) if model.softness else chains.kept
+    return replace(chains, kept=kept[..., :-1]), settings, gradients
+
+
+def _resampled(kept: Floats, rng: np.random.Generator) -> Floats:
+    """Each chain's draws as often as their log weights, the last column, ask for: from a rounded kink to the model.
+
+    Systematically and in order, so that a draw comes within one of as often as it should.
+    """
+    count = kept.shape[1]
+    weights = np.exp(kept[..., -1] - kept[..., -1].max(axis=1, keepdims=True))
+    shares = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
+    points = (np.arange(count) + rng.random((len(kept), 1))) / count
+    chosen = [np.minimum(np.searchsorted(*one), count - 1) for one in zip(shares, points, strict=True)]
+    return np.stack([chain[of] for chain, of in zip(kept, chosen, strict=True)])
 
 
 def _target(code: Entry, model: Model, size: int, starts: Floats | None) -> Target:
@@ -61,7 +78,7 @@ def _target(code: Entry, model: Model, size: int, starts: Floats | None) -> Targ
             return np.asarray(0.5 * rng.standard_normal(size))
         return np.array(starts[rng.integers(len(starts))])
 
-    kept = model.p + 1 + model.p * (model.p + 1) // 2
+    kept = model.p + 1 + model.p * (model.p + 1) // 2 + 1
     return Target(code.density, code.expand, pack(model), size, kept, start)
 
 

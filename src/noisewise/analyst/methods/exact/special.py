@@ -10,18 +10,24 @@ STRAIGHT = 0.1  # below this scale a logarithm is nearly normal, and needs no be
 
 
 @compiled
-def noise(residual: float, sd: float) -> tuple[float, float]:
+def noise(residual: float, sd: float, softness: float) -> tuple[float, float]:
     """Log density of released minus true, up to a constant, and its derivative by the true value.
 
-    A positive sd is that of normal noise, a negative one is minus that of Laplace noise.
+    A positive sd is that of normal noise, a negative one is minus that of Laplace noise, whose kink is rounded (Huber's
+    function) over ``softness`` scales to either side. At 0 it is Laplace's law itself.
     """
     if sd > 0.0:
         scaled = residual / sd
         return -0.5 * scaled * scaled, scaled / sd
     rate = -math.sqrt(2.0) / sd
-    if residual > 0.0:
-        return -rate * residual, rate
-    return rate * residual, -rate
+    scaled = rate * residual
+    if scaled > softness:
+        return -scaled, rate
+    if scaled < -softness:
+        return scaled, -rate
+    if softness == 0.0:  # on the kink itself
+        return 0.0, 0.0
+    return -0.5 * (scaled * scaled / softness + softness), rate * scaled / softness
 
 
 @compiled

@@ -16,7 +16,7 @@ import numpy as np
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.layout import item, matrix, vector, whole
+from noisewise.analyst.methods.exact.layout import item, matrix, number, vector, whole
 from noisewise.analyst.methods.exact.shared import seen_through, shared, shared_back
 from noisewise.analyst.methods.exact.special import noise
 from noisewise.gram import Floats
@@ -126,7 +126,7 @@ def row_map_back(
 
 
 @compiled
-def released(data: Floats, j: int, A: Floats, Abar: Floats) -> float:
+def released(data: Floats, j: int, softness: float, A: Floats, Abar: Floats) -> float:
     """Log density of what holder j released, given its sums A of (1, x, y); fills Abar, symmetric."""
     p, first, y = whole(data, at.P), whole(data, at.FIRST), A.shape[0] - 1
     skip, log_p = 1 - first, 0.0
@@ -139,15 +139,15 @@ def released(data: Floats, j: int, A: Floats, Abar: Floats) -> float:
     Abar[:] = 0.0
     for a in range(p):
         for b in range(first if a == 0 else 0, a + 1):  # with a constant the first entry is n
-            term, slope = noise(S[a, b] - A[a + skip, b + skip], sd_S[a, b])
+            term, slope = noise(S[a, b] - A[a + skip, b + skip], sd_S[a, b], softness)
             log_p += term
             Abar[a + skip, b + skip] += 0.5 * slope
             Abar[b + skip, a + skip] += 0.5 * slope
-        term, slope = noise(z[a] - A[y, a + skip], sd_z[a])
+        term, slope = noise(z[a] - A[y, a + skip], sd_z[a], softness)
         log_p += term
         Abar[y, a + skip] = Abar[a + skip, y] = 0.5 * slope
     if whole(data, at.HAS_U) == 1:
-        term, Abar[y, y] = noise(item(data, at.U, j) - A[y, y], item(data, at.SD_U, j))
+        term, Abar[y, y] = noise(item(data, at.U, j) - A[y, y], item(data, at.SD_U, j), softness)
         log_p += term
     return log_p
 
@@ -163,14 +163,14 @@ def product(A: Floats, B: Floats) -> Floats:
 
 
 @compiled
-def holder(data: Floats, j: int, M: Floats, x: Floats, Mbar: Floats, grad: Floats) -> float:
+def holder(data: Floats, j: int, softness: float, M: Floats, x: Floats, Mbar: Floats, grad: Floats) -> float:
     """Log density of holder j's latents and releases; their gradient into grad, that by M onto Mbar."""
     latents, latentsbar = people(data, j, x), people(data, j, grad)
     rows = rows_of(data, latents)
     k, n = rows.shape
     MG = product(M, gram(rows))
     Abar = np.empty((k + 1, k + 1))
-    log_p = released(data, j, product(MG, M.T), Abar)
+    log_p = released(data, j, softness, product(MG, M.T), Abar)
     Mbar += 2.0 * product(Abar, MG)
     Gbar = product(M.T, product(Abar, M))
     for a in range(k):
@@ -187,8 +187,8 @@ def holder(data: Floats, j: int, M: Floats, x: Floats, Mbar: Floats, grad: Float
 
 
 @compiled
-def log_density(y: Floats, grad: Floats, data: Floats) -> float:
-    """log p(y, everything released) up to a constant; grad is overwritten with its gradient."""
+def log_density(y: Floats, grad: Floats, data: Floats, softness: float) -> float:
+    """As that of ``exact``: log p(y, everything released) up to a constant; grad is overwritten with its gradient."""
     x = seen_through(data, y)
     p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
     L, Lbar = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d, d))
@@ -202,7 +202,7 @@ def log_density(y: Floats, grad: Floats, data: Floats) -> float:
         M, Mbar = row_map(data, theta, sigma, L[block], mu[block]), np.zeros((d + 2, d + 2))
         for j in range(whole(data, at.J)):
             if blocks < 2 or j == block:
-                log_p += holder(data, j, M, x, Mbar, grad)
+                log_p += holder(data, j, softness, M, x, Mbar, grad)
         log_vbar += 0.5 * sigma * row_map_back(data, theta, M, Mbar, thetabar, Lbar[block], mubar[block])
     shared_back(data, x, L, mu, R, X, theta, Lbar, mubar, thetabar, log_vbar, grad)
     return log_p
@@ -210,7 +210,7 @@ def log_density(y: Floats, grad: Floats, data: Floats) -> float:
 
 @compiled
 def expand(y: Floats, out: Floats, data: Floats) -> None:
-    """What is kept of a draw: theta, v and the lower triangle of sum_j S_j, row after row."""
+    """What is kept of a draw: theta, v, the lower triangle of sum_j S_j, row after row, and its log weight."""
     x = seen_through(data, y)
     p, d, blocks, skip = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS), 1 - whole(data, at.FIRST)
     L, mu, scratch = np.zeros((max(blocks, 1), d, d)), np.zeros((max(blocks, 1), d)), np.empty(p)
@@ -227,3 +227,7 @@ def expand(y: Floats, out: Floats, data: Floats) -> None:
             for b in range(a + 1):
                 out[i] += A[a + skip, b + skip]
                 i += 1
+    softness = number(data, at.SOFTNESS)
+    if softness > 0.0:
+        grad = np.empty(y.size)
+        out[-1] = log_density(y, grad, data, 0.0) - log_density(y, grad, data, softness)

@@ -7,6 +7,7 @@ from numba import carray
 
 from noisewise.analyst.methods.exact import entry as exact
 from noisewise.analyst.methods.exact.entry import Entry, digest, kept_on_disk, told, unpacked
+from noisewise.analyst.methods.exact.layout import SOFTNESS, number
 from noisewise.analyst.methods.individual.density import expand, log_density
 
 
@@ -16,8 +17,8 @@ def entry() -> Entry:
     version = digest(Path(exact.__file__).parent, Path(__file__).parent)
 
     def density_(size, x_, grad_, log_p_, data_):
-        grad = carray(grad_, (size,))
-        log_p = log_density(carray(x_, (size,)), grad, unpacked(data_))
+        grad, data = carray(grad_, (size,)), unpacked(data_)
+        log_p = log_density(carray(x_, (size,)), grad, data, number(data, SOFTNESS))
         return told(log_p, grad, log_p_) if version >= 0 else 1
 
     def expand_(size, kept, x_, out_, data_):
