@@ -13,6 +13,7 @@ import numpy as np
 import noisewise as nw
 from benchmarks import text_table
 from noisewise.analyst.diagnostics import rhat_and_ess
+from noisewise.analyst.methods.believed import believed_covariates
 from noisewise.analyst.methods.normal_x.chain import NormalXChain
 from noisewise.analyst.methods.normal_x.start import constants, start
 from noisewise.analyst.methods.normal_x.target import Data, State
@@ -36,7 +37,7 @@ def problem(d: int, J: int) -> Problem:
 
 def warm_chains(d: int, J: int, joint: bool, warmup: int = 2000) -> tuple[Data, list[State], list[NormalXChain]]:
     given = problem(d, J)
-    data = constants(given, Prior().in_scaled_units(given.units), 0.2, d + 2.0, 1.0, joint)
+    data = constants(given, Prior().in_scaled_units(given.units), believed_covariates(given, 0.2, None, 1.0), joint)
     states, chains = [], []
     for seed in range(CHAINS):
         rng = np.random.default_rng(seed)

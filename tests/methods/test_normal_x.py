@@ -8,6 +8,7 @@ import noisewise as nw
 from noisewise.analyst.chains import Schedule, run_chains, verdict
 from noisewise.analyst.fixed_scatter import Statistics, draw, integrate_variance, split_into_components
 from noisewise.analyst.methods.base import Draws, Run
+from noisewise.analyst.methods.believed import believed_covariates
 from noisewise.analyst.methods.normal_x import NormalX
 from noisewise.analyst.methods.normal_x.chain import NormalXChain
 from noisewise.analyst.methods.normal_x.start import constants, start
@@ -179,7 +180,9 @@ def test_boundless_noise_gives_the_prior_of_the_scatter(constant, joint):
     """sum_j S_j against direct draws: log determinant and first diagonal entry. Eight KS tests at 1e-6 each."""
     d, J, n, draws = 2, 2, 6, 3000
     problem = simulate(np.random.default_rng(7), d=d, J=J, n=n, sd=1e7, constant=constant)[0]
-    data = constants(problem, Prior().in_scaled_units(problem.units), SCATTER, d + 2.0, 1.0, joint)
+    data = constants(
+        problem, Prior().in_scaled_units(problem.units), believed_covariates(problem, SCATTER, None, 1.0), joint
+    )
     rng = np.random.default_rng(8)
     chain, p = NormalXChain(data, start(problem, data, rng), rng, 1), d + constant
     kept = np.empty((draws, p + 1 + p * (p + 1) // 2))
@@ -221,7 +224,7 @@ def test_a_seed_repeats_whatever_the_cores_are():
 
 def test_adaptation_is_frozen_after_the_warm_up():
     problem = small()
-    data = constants(problem, Prior().in_scaled_units(problem.units), SCATTER, 4.0, 1.0)
+    data = constants(problem, Prior().in_scaled_units(problem.units), believed_covariates(problem, SCATTER, 4.0, 1.0))
     rng = np.random.default_rng(1)
     state = start(problem, data, rng)
     chain, before = NormalXChain(data, state, rng, 2), state.log_step.copy()

@@ -23,9 +23,9 @@ class Exact(ByNuts):
     """NUTS on (theta, v, S_j, z_j, u_j) and the covariates' distribution.
 
     ``covariates="normal"``: rows of features are N(mu, Sigma), one for all holders or (``shared_covariates=False``) one
-    each; Sigma ~ inverse-Wishart(covariate_scatter I, covariate_freedom), mu normal with the bounds one standard
-    deviation away (times ``mean_spread``). Without an intercept in the study mu = 0. ``covariates="weak"``: each S_j
-    may be anything that the bounds allow. All in scaled units.
+    each; Sigma ~ inverse-Wishart(covariate_scatter, covariate_freedom), a number being a multiple of I, mu normal with
+    the bounds one standard deviation away (times ``mean_spread``). Without an intercept in the study mu = 0.
+    ``covariates="weak"``: each S_j may be anything that the bounds allow. All in scaled units.
 
     The sampler's options: ``target_accept=None`` starts at 0.8 and takes smaller steps where draws of the pilot or of
     the run itself diverged; ``metric="learned"`` spends a third of ``warmup`` twice on a pilot that learns how the

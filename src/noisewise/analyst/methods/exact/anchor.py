@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
+from noisewise.analyst.methods.believed import NormalCovariates
 from noisewise.analyst.methods.exact.layout import Model
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
@@ -20,23 +21,20 @@ from noisewise.gram import Floats
 # of a variance, and the sampler still moves.
 NEARLY_EXACT = 1e-3
 
-# A variance of a feature in scaled units, and how far from it others may be.
 # The variance of draws' log weights where the kink of Laplace noise is rounded: one effective draw in eight.
 UNEVEN = 0.13
 
+# A variance of a feature in scaled units, and how far from it others may be.
 TYPICAL, SPREAD = 0.1, 0.3
 
 
 @dataclass(frozen=True, eq=False)
 class CovariatePrior:
-    """Normal covariates: Sigma ~ inverse-Wishart(Lambda, kappa), mu ~ N(mean, 1 / precision); weak ones: the bounds."""
+    """Of normal covariates, or of weak ones: the bounds."""
 
     weak: bool
     shared: bool
-    Lambda: Floats
-    kappa: float
-    mean: Floats
-    precision: Floats
+    normal: NormalCovariates
     largest_moment: float
     largest_trace: float
 
@@ -74,7 +72,7 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
     regression = _regress(problem, prior, n, scatter)
     blocks = 0 if covariates.weak else 1 if covariates.shared else J
     groups = [list(range(J))] if blocks == 1 else [[j] for j in range(blocks)]
-    anchors = [_covariates(problem, covariates, n, scatter, group) for group in groups]
+    anchors = [_covariates(problem, covariates.normal, n, group) for group in groups]
     latents = _latents(problem, covariates, n, scatter, anchors, float(np.exp(regression.log_v)))
 
     rank = np.minimum(d, n - first)
@@ -98,20 +96,20 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         scale_v=regression.sd_log_v,
         shape=prior.shape,
         scale=prior.scale,
-        kappa=covariates.kappa,
+        kappa=covariates.normal.kappa,
         largest_moment=covariates.largest_moment,
         largest_trace=covariates.largest_trace,
-        softness=_softness(problem),
         d=d,
         centred=_centred(problem, n) if first and blocks == 1 else 0.0,
+        softness=_softness(problem),
         rotated=0,
         theta0=regression.mean,
         factor_theta=_root(regression.covariance),
         prior_mean=prior.mean,
         prior_precision=prior.precision,
-        factor_Lambda=_root(covariates.Lambda),
-        mean_mu=covariates.mean,
-        precision_mu=covariates.precision,
+        factor_Lambda=_root(covariates.normal.Lambda),
+        mean_mu=covariates.normal.mean,
+        precision_mu=covariates.normal.precision,
         K0=np.array([anchor.K0 for anchor in anchors]),
         scale_R=np.array([anchor.scale_R for anchor in anchors]),
         mu0=np.array([anchor.mu0 for anchor in anchors]),
@@ -178,6 +176,8 @@ def _latents(
         out.scale_rss[j] = np.sqrt(2.0 / freedom * (1.0 - out.pull_rss[j]))
         out.log_rss[j] = np.log(max(float(problem.u[j] - out.w[j] @ out.w[j]), 0.1 * v0 * freedom))
     return out
+
+
 def _softness(problem: Problem) -> float:
     """Over how many scales the kink of Laplace noise is rounded: as far as draws then weigh nearly the same.
 
@@ -189,8 +189,6 @@ def _softness(problem: Problem) -> float:
         return 0.0
     entries = problem.J * (problem.order * (problem.order + 3) // 2 + (problem.u is not None))
     return float(min((20.0 * UNEVEN / entries) ** (1.0 / 3.0), 1.0))
-
-
 
 
 def _root(matrix: Floats) -> Floats:
@@ -293,7 +291,7 @@ class _Anchor(NamedTuple):
     factor_mu: Floats
 
 
-def _covariates(problem: Problem, prior: CovariatePrior, n: Floats, scatter: Floats, group: list[int]) -> _Anchor:
+def _covariates(problem: Problem, prior: NormalCovariates, n: Floats, group: list[int]) -> _Anchor:
     """One distribution of covariates, from the holders of ``group``."""
     first = int(problem.units.constant)
     total = float(n[group].sum())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from noisewise.analyst.methods.base import Draws, Run, learned
+from noisewise.analyst.methods.believed import Scatter, believed_covariates, taken_scatter
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.column import is_finite_number
@@ -31,7 +32,7 @@ class ByNuts:
 
     covariates: str = "normal"
     shared_covariates: bool = True
-    covariate_scatter: float = 0.2
+    covariate_scatter: Scatter = 0.2
     covariate_freedom: float | None = None
     mean_spread: float = 1.0
     warmup: int = 450
@@ -48,9 +49,9 @@ class ByNuts:
                 )
         if not isinstance(self.shared_covariates, bool):
             raise FitError(f"shared_covariates is {self.shared_covariates!r}; it is True or False.")
-        for name in ("covariate_scatter", "mean_spread"):
-            if not is_finite_number(getattr(self, name)) or not getattr(self, name) > 0:
-                raise FitError(f"{name} is {getattr(self, name)!r}; it is a positive number.")
+        object.__setattr__(self, "covariate_scatter", taken_scatter(self.covariate_scatter))
+        if not is_finite_number(self.mean_spread) or not self.mean_spread > 0:
+            raise FitError(f"mean_spread is {self.mean_spread!r}; it is a positive number.")
         for name, least in (("warmup", 100), ("max_depth", 1)):
             if not _whole(getattr(self, name)) or getattr(self, name) < least:
                 raise FitError(f"{name} is {getattr(self, name)!r}; it is a whole number of at least {least}.")
@@ -63,22 +64,13 @@ class ByNuts:
     def _covariate_prior(self, problem: Problem) -> "CovariatePrior":
         from noisewise.analyst.methods.exact.anchor import CovariatePrior
 
-        d = len(problem.units.names)
-        freedom = d + 2.0 if self.covariate_freedom is None else self.covariate_freedom
-        if not is_finite_number(freedom) or not freedom > d - 1:
-            raise FitError(
-                f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
-            )
-        study = problem.study
-        lowest = np.array([feature.lowest for feature in study.encoded]) if study else np.full(d, -1.0)
+        believed = believed_covariates(problem, self.covariate_scatter, self.covariate_freedom, self.mean_spread)
+        study, d = problem.study, len(problem.units.names)
         radius = float(study.radius) if study and study.radius else float(np.sqrt(d))
         return CovariatePrior(
             weak=self.covariates == self.KINDS[1],
             shared=self.shared_covariates,
-            Lambda=self.covariate_scatter * np.eye(d),
-            kappa=float(freedom),
-            mean=(1.0 + lowest) / 2.0,
-            precision=(2.0 / (1.0 - lowest) / self.mean_spread) ** 2,
+            normal=believed,
             largest_moment=1.0,
             largest_trace=radius**2,
         )

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from noisewise.analyst.chains import Progress, Schedule, run_chains, verdict
 from noisewise.analyst.methods.base import Draws, Run, learned
+from noisewise.analyst.methods.believed import Scatter, believed_covariates, taken_scatter
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.errors import FitError
@@ -103,12 +104,12 @@ class GibbsSS:
 class GibbsUpdate(GibbsSS):
     """Rows of features are N(mu, Sigma), the same for all holders or (``shared_covariates=False``) one each.
 
-    Sigma ~ inverse-Wishart(covariate_scatter I, covariate_freedom). mu is normal with the bounds one standard deviation
-    away (times ``mean_spread``), or with ``mean_strength`` k the paper's N(centre of the bounds, Sigma / k).
-    Without an intercept in the study mu = 0. All in scaled units.
+    Sigma ~ inverse-Wishart(covariate_scatter, covariate_freedom), a number being a multiple of I. mu is
+    normal with the bounds one standard deviation away (times ``mean_spread``), or with ``mean_strength`` k the paper's
+    N(centre of the bounds, Sigma / k). Without an intercept in the study mu = 0. All in scaled units.
     """
 
-    covariate_scatter: float = 0.2
+    covariate_scatter: Scatter = 0.2
     covariate_freedom: float | None = None
     mean_spread: float = 1.0
     mean_strength: float | None = None
@@ -116,10 +117,10 @@ class GibbsUpdate(GibbsSS):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("covariate_scatter", "mean_spread", "mean_strength"):
-            value = getattr(self, name)
-            if value is not None or name != "mean_strength":
-                _check_positive(name, value)
+        object.__setattr__(self, "covariate_scatter", taken_scatter(self.covariate_scatter))
+        _check_positive("mean_spread", self.mean_spread)
+        if self.mean_strength is not None:
+            _check_positive("mean_strength", self.mean_strength)
         if not isinstance(self.shared_covariates, bool):
             raise FitError(f"shared_covariates is {self.shared_covariates!r}; it is True or False.")
 
@@ -127,24 +128,18 @@ class GibbsUpdate(GibbsSS):
         from noisewise.analyst.methods.gibbs.model import Covariates
 
         check(problem, "gibbs-update", self.sums)
-        d = len(problem.units.names)
-        freedom = d + 2.0 if self.covariate_freedom is None else self.covariate_freedom
-        if isinstance(freedom, bool) or not isinstance(freedom, int | float) or not d - 1 < freedom < np.inf:
-            raise FitError(
-                f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
-            )
-        study = problem.study
-        lowest = np.array([feature.lowest for feature in study.encoded]) if study else np.full(d, -1.0)
-        centre = (1.0 + lowest) / 2.0 if problem.units.constant else np.zeros(d)
+        normal = believed_covariates(problem, self.covariate_scatter, self.covariate_freedom, self.mean_spread)
+        d = normal.mean.size
+        centre = normal.mean if problem.units.constant else np.zeros(d)
         believed = Covariates(
             update=True,
             shared=self.shared_covariates,
             mu=centre,
             covariance=np.eye(d) / 3.0,
-            scatter=self.covariate_scatter * np.eye(d),
-            freedom=float(freedom),
+            scatter=normal.Lambda,
+            freedom=normal.kappa,
             mean=centre,
-            mean_precision=(2.0 / (1.0 - lowest) / self.mean_spread) ** 2,
+            mean_precision=normal.precision,
             strength=self.mean_strength or 0.0,
             fourth=None,
         )

@@ -28,6 +28,7 @@ import numpy as np
 
 from noisewise.analyst.chains import Progress, Schedule, run_chains, verdict
 from noisewise.analyst.methods.base import Draws, Run, learned
+from noisewise.analyst.methods.believed import Scatter, believed_covariates, taken_scatter
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.column import is_finite_number
@@ -38,14 +39,15 @@ from noisewise.errors import FitError
 class NormalX:
     """Gibbs and Wishart random walks on (theta, v, Sigma_x, mu, S_1..J).
 
-    The features' distribution has weak priors in scaled units: Sigma_x ~ inverse-Wishart(covariate_scatter I,
-    covariate_freedom), by default 0.2 I and d + 2, whose mean is 0.2 I (uniform over the bounds is 0.33 I); mu normal
-    around the middle of the bounds, its standard deviation ``mean_spread`` times half their width. ``steps`` is the
+    The features' distribution has weak priors in scaled units: Sigma_x ~ inverse-Wishart(covariate_scatter,
+    covariate_freedom), by default 0.2 I and d + 2, whose mean is 0.2 I (uniform over the bounds is 0.33 I); a number
+    stands for that multiple of I, else it is a matrix. mu is normal around the middle of the bounds, its standard
+    deviation ``mean_spread`` times half their width. ``steps`` is the
     number of proposals for each S_j in a sweep; ``joint=False`` leaves the paper's moves alone; ``thin`` sweeps make a
     draw. ``progress`` is called with (sweeps done, sweeps in all).
     """
 
-    covariate_scatter: float = 0.2
+    covariate_scatter: Scatter = 0.2
     covariate_freedom: float | None = None
     mean_spread: float = 1.0
     steps: int = 2
@@ -61,11 +63,9 @@ class NormalX:
             raise FitError(f"steps {self.steps!r} is not a whole number of at least 1.")
         if not isinstance(self.joint, bool):
             raise FitError(f"joint is {self.joint!r}; it is True or False.")
-        for name in ("covariate_scatter", "mean_spread"):
-            if not is_finite_number(getattr(self, name)) or not getattr(self, name) > 0:
-                raise FitError(f"{name} is {getattr(self, name)!r}; it is a positive number.")
-        if self.covariate_freedom is not None and not is_finite_number(self.covariate_freedom):
-            raise FitError(f"covariate_freedom is {self.covariate_freedom!r}; it is a number, or None for d + 2.")
+        object.__setattr__(self, "covariate_scatter", taken_scatter(self.covariate_scatter))
+        if not is_finite_number(self.mean_spread) or not self.mean_spread > 0:
+            raise FitError(f"mean_spread is {self.mean_spread!r}; it is a positive number.")
 
     def sample(self, problem: Problem, prior: ScaledPrior, run: Run) -> Draws:
         check(problem)
@@ -74,7 +74,8 @@ class NormalX:
 
         order = problem.order
         schedule = Schedule(self.warmup, self.thin, self.cores)
-        data = constants(problem, prior, self.covariate_scatter, self._freedom(problem), self.mean_spread, self.joint)
+        believed = believed_covariates(problem, self.covariate_scatter, self.covariate_freedom, self.mean_spread)
+        data = constants(problem, prior, believed, self.joint)
 
         def begin(rng: np.random.Generator) -> NormalXChain:
             return NormalXChain(data, start(problem, data, rng), rng, self.steps)
@@ -86,15 +87,6 @@ class NormalX:
             notes=verdict(learned(chains.kept, order), schedule) + _assumptions(problem),
             statistics=chains.statistics,
         )
-
-    def _freedom(self, problem: Problem) -> float:
-        d = len(problem.units.names)
-        freedom = d + 2.0 if self.covariate_freedom is None else float(self.covariate_freedom)
-        if not freedom > d - 1:
-            raise FitError(
-                f"covariate_freedom is {freedom!r}; with {d} features it is a number above {d - 1} (None: {d + 2})."
-            )
-        return freedom
 
 
 def check(problem: Problem) -> None:

@@ -2,22 +2,19 @@
 
 import numpy as np
 
+from noisewise.analyst.methods.believed import NormalCovariates
 from noisewise.analyst.methods.normal_x.target import Data, State
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.gram import Floats
 
 
-def constants(
-    problem: Problem, prior: ScaledPrior, scatter: float, freedom: float, mean_spread: float, joint: bool = True
-) -> Data:
+def constants(problem: Problem, prior: ScaledPrior, believed: NormalCovariates, joint: bool = True) -> Data:
     """The target's constants, contiguous for the compiler."""
-    first, d = int(problem.units.constant), len(problem.units.names)
+    first = int(problem.units.constant)
     known = problem.sd_S <= 0.0
     if first:
         known[:, 0, 0] = True  # n: exact, or rounded and taken for exact
-    study = problem.study
-    lowest = np.array([feature.lowest for feature in study.encoded]) if study else np.full(d, -1.0)
     return Data(
         first=first,
         joint=int(joint),
@@ -33,11 +30,11 @@ def constants(
         pull=prior.precision @ prior.mean,
         shape=float(prior.shape),
         scale=float(prior.scale),
-        Lambda=scatter * np.eye(d),
-        root_Lambda=np.sqrt(scatter) * np.eye(d),
-        kappa=freedom,
-        mu_mean=(1.0 + lowest) / 2.0,
-        mu_precision=(2.0 / (1.0 - lowest) / mean_spread) ** 2,
+        Lambda=believed.Lambda,
+        root_Lambda=np.asarray(np.linalg.cholesky(believed.Lambda), dtype=np.float64),
+        kappa=believed.kappa,
+        mu_mean=believed.mean,
+        mu_precision=believed.precision,
     )
 
 
