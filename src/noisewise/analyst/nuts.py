@@ -138,7 +138,7 @@ def in_words(chains: Chains, draws: Floats, settings: Settings) -> tuple[str, ..
     if diverged:
         notes.append(
             f"{diverged} of {total:,} draws diverged: a corner of the posterior may be missing. Raise "
-            f"target_accept (now {settings.target_accept:g}) towards 0.99; if some are left, tighten the prior."
+            f"target_accept (now {settings.target_accept:g}) closer to 1; if some are left, tighten the prior."
         )
     notes += convergence_notes(
         draws,

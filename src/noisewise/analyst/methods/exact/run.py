@@ -20,7 +20,7 @@ from noisewise.analyst.nuts import sample as run_chains
 from noisewise.gram import Floats
 
 MOST_ROTATED = 100  # beyond, a short pilot can no longer learn the map
-FINER = (0.95, 0.99)
+FINER = (0.95, 0.99, 0.998)
 
 
 def sample(
