@@ -4,8 +4,9 @@
     python -m experiments.accuracy --replications 5 --methods exact fixed-s --results build/some
 
 A replication draws theta ~ N(0, I), Sigma_x ~ inverse-Wishart(V'V, d + 1) and 1e5 rows with sigma_y = 1, splits them
-over J holders, and adds the noise of each epsilon to the sums; all methods see the same rows, and the same noise where
-they use the same release. One line a replication: the mean squared error of theta for every J and epsilon.
+over J holders, and adds the noise of each epsilon to the sums. All methods see the same rows, and the same noise (up to
+its scale) in entries that they have in common; those that learn the covariates' law have the prior that it was drawn
+from. One line a replication: the mean squared error of theta for every J and epsilon.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from experiments.sbc.simulate import Simulated, noisy_releases
 from noisewise.analyst.prior import Prior
 from noisewise.analyst.units import Units
 from noisewise.evaluation.trials import Archive, by_number, run_trials
-from noisewise.gram import Floats
+from noisewise.gram import Floats, Layout
 
 ROOT = Path(__file__).resolve().parents[1]
 ROWS, DELTA = 100_000, 1e-5
@@ -37,8 +38,8 @@ PRIORS = {"paper": (0.5 / 19.0, 20.0, 0.5), "matched": (1.0, 2.0, 1.0)}
 # as long as the paper's 1e4 iterations, or longer; y'y costs budget, so only who needs it gets it ("u"), and so does
 # the smallest eigenvalue, which adassp alone needs
 METHODS = {
-    "exact": Effort("exact", {"cores": 1}, chains=2, draws=250, warmup=300),
-    "exact-u": Effort("exact", {"cores": 1}, chains=2, draws=250, warmup=300),
+    "exact": Effort("exact", {"cores": 1}, draws=400, warmup=300),
+    "exact-u": Effort("exact", {"cores": 1}, draws=400, warmup=300),
     "normal-x": Effort("normal-x", {"cores": 1}, thin=20, warmup=3000),
     "fixed-s": Effort("fixed-s", draws=4000),
     "fixed-s-fast": Effort("fixed-s-fast", draws=4000),
@@ -52,6 +53,7 @@ class Data(NamedTuple):
     """Rows (x, y) divided by their largest norms, as the paper does; bounds from data are not private."""
 
     theta: Floats
+    Lambda: Floats  # V'V, of x as drawn
     x: Floats
     y: Floats
     x_norm: float
@@ -86,16 +88,13 @@ class Case(NamedTuple):
         """The posterior mean of theta in the data's own units."""
         study = study_of(self.d, epsilon, self.method in READS_YY, self.method == "adassp")
         w = np.column_stack([np.ones(ROWS), data.x, data.y]).reshape(J, ROWS // J, -1)
-        # the same standard noise at every epsilon, and for all methods that use the same release
-        noise = np.random.default_rng([number, self.d, J, int(study.release_yy)])
-        releases = noisy_releases(study, w, noise)
+        releases = noisy_releases(study, w, standard_noise(study, J, number))
         spread, shape, scale = PRIORS[self.prior]
         ratio = data.x_norm / data.y_norm
         prior = Prior(covariance=spread * ratio**2, shape=shape, scale=scale / data.y_norm**2)
         effort = METHODS[self.method]
         if effort.method in ("exact", "normal-x", "gibbs-update"):
-            # the paper's Lambda = V'V is random with mean d I
-            law = {"covariate_scatter": self.d / data.x_norm**2, "covariate_freedom": self.d + 1.0}
+            law = {"covariate_scatter": data.Lambda / data.x_norm**2, "covariate_freedom": self.d + 1.0}
             effort = effort._replace(options={**effort.options, **law})
         simulated = Simulated(releases, prior.in_scaled_units(Units.of_study(study)), data.theta)
         seed = np.random.SeedSequence([number, self.d, J, round(1000 * epsilon)])
@@ -108,11 +107,21 @@ class Case(NamedTuple):
 def draw(d: int, number: int) -> Data:
     rng = np.random.default_rng([number, d])
     theta, V = rng.standard_normal(d), rng.standard_normal((d, d))
-    Sigma = invwishart(d + 1, V.T @ V).rvs(random_state=rng)
+    Lambda = V.T @ V
+    Sigma = invwishart(d + 1, Lambda).rvs(random_state=rng)
     x = rng.standard_normal((ROWS, d)) @ np.linalg.cholesky(Sigma).T
     y = x @ theta + rng.standard_normal(ROWS)
     x_norm, y_norm = float(np.linalg.norm(x, axis=1).max()), float(np.abs(y).max())
-    return Data(theta, x / x_norm, y / y_norm, x_norm, y_norm)
+    return Data(theta, Lambda, x / x_norm, y / y_norm, x_norm, y_norm)
+
+
+def standard_noise(study: nw.Study, J: int, number: int) -> Floats:
+    """(J, entries): the same for an entry at every epsilon, whatever else is released."""
+    rng = np.random.default_rng([number, study.d, J])
+    pairs, alone = rng.standard_normal((J, study.d + 2, study.d + 2)), rng.standard_normal(J)
+    blocks = Layout.of(study).blocks
+    parts = [pairs[:, i, j] for i, j in blocks[0].entries] + [alone for _ in blocks[1:]]  # the eigenvalue
+    return np.stack(parts, axis=1)
 
 
 @cache

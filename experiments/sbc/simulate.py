@@ -38,15 +38,16 @@ def simulate(study: nw.Study, n: int, J: int, covariates: str, rng: np.random.Ge
     slopes = theta[int(study.intercept) :]
     y = x @ slopes + (theta[0] if study.intercept else 0.0) + np.sqrt(v) * rng.standard_normal((J, n))
     w = np.concatenate([np.ones((J, n, 1)), x, y[..., None]], axis=2)
-    releases = noisy_releases(study, w, rng)
+    _, plan, _ = _public(study)
+    standard = rng.standard_normal if study.mechanism == "gaussian" else rng.laplace
+    releases = noisy_releases(study, w, standard(size=(J, len(plan.scales))))
     return Simulated(releases, prior, np.append(theta, v))
 
 
-def noisy_releases(study: nw.Study, w: Floats, rng: np.random.Generator) -> list[nw.Release]:
-    """A release of each holder's rows w = (1, x, y), (J, n, d + 2), with continuous noise of the study's scales."""
+def noisy_releases(study: nw.Study, w: Floats, standard: Floats) -> list[nw.Release]:
+    """A release of each holder's rows w = (1, x, y), (J, n, d + 2), with this noise, (J, entries), times its scales."""
     _, plan, layout = _public(study)
-    standard = rng.standard_normal if study.mechanism == "gaussian" else rng.laplace
-    noise = np.array(plan.scales) * standard(size=(len(w), len(plan.scales)))
+    noise = np.array(plan.scales) * standard
     return [
         nw.Release(
             layout,
