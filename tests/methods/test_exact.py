@@ -3,6 +3,7 @@
 All sampling has fixed seeds, so a run repeats; the rates below are for a change that draws other numbers.
 """
 
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -92,7 +93,7 @@ def test_rounding_the_kink_changes_nothing_once_draws_are_weighted(monkeypatch: 
     """Rounded over two scales, six times as far as it would be, against not at all; 6 comparisons at 4e-8 each."""
     problem = make(d=1, n=(40, 40), noise=6.0, law="laplace", seed=3)
     found, weighted = {}, run._resampled
-    for softness, resampled in ((0.0, weighted), (2.0, weighted), (2.0, lambda kept, rng: kept)):
+    for softness, resampled in ((0.0, weighted), (2.0, weighted), (2.0, lambda kept, rng: (kept, np.ones(4)))):
         monkeypatch.setattr(anchor, "_softness", lambda problem, softness=softness: softness)
         monkeypatch.setattr(run, "_resampled", resampled)
         found[softness, resampled is weighted] = moments(unknowns(fit(problem, draws=6000)))
@@ -104,13 +105,25 @@ def test_rounding_the_kink_changes_nothing_once_draws_are_weighted(monkeypatch: 
 def test_resampling_repeats_a_draw_as_often_as_its_weight_asks() -> None:
     rng = np.random.default_rng(0)
     kept = np.stack([np.tile(np.arange(500.0), (3, 1)), rng.standard_normal((3, 500))], axis=2)
-    again = run._resampled(kept, rng)
+    again, evenness = run._resampled(kept, rng)
     assert again.shape == kept.shape
-    for before, after in zip(kept, again, strict=True):
+    shares = np.exp(kept[..., 1]) / np.exp(kept[..., 1]).sum(axis=1, keepdims=True)
+    for share, after in zip(shares, again, strict=True):
         times = np.bincount(after[:, 0].astype(int), minlength=500)
-        share = np.exp(before[:, 1]) / np.exp(before[:, 1]).sum()
         assert np.abs(times - 500 * share).max() < 1.0
         assert (np.diff(after[:, 0]) >= 0).all()
+    np.testing.assert_allclose(evenness, 1.0 / (500 * (shares**2).sum(axis=1)))
+
+
+def test_uneven_weights_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make(d=2, n=(60,) * 6, noise=3.0, law="laplace", seed=3)
+    result = fit(problem, draws=200)
+    assert 0.7 < result.statistics["evenness"].min() < 1.0
+    assert not any("unevenly" in note for note in result.notes)
+    monkeypatch.setattr(anchor, "_softness", lambda problem: 3.0)
+    assert any(
+        re.search(r"weigh unevenly: .* worth \d+% .* Raise draws at least \d+fold", n) for n in fit(problem).notes
+    )
 
 
 def test_packing_keeps_every_field_apart() -> None:

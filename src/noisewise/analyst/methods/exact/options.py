@@ -14,6 +14,7 @@ from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.column import is_finite_number
 from noisewise.errors import FitError
+from noisewise.gram import Floats
 
 if TYPE_CHECKING:
     from noisewise.analyst.methods.exact.anchor import CovariatePrior
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from noisewise.analyst.methods.exact.layout import Model
 
 FIRST_TARGET = 0.8
+EVEN = 0.5  # weights are even to 0.88 by construction; below this something is odd
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,19 +85,32 @@ class ByNuts:
 
         settings = Settings(self.warmup, self.target_accept or FIRST_TARGET, self.max_depth, self.cores)
         learn, retry = self.metric == "learned", self.target_accept is None
-        chains, settings, gradients = sample(code, model, size, run, settings, learn_metric=learn, retry=retry)
+        sampled = sample(code, model, size, run, settings, learn_metric=learn, retry=retry)
+        chains, settings = sampled.chains, sampled.settings
+        notes = in_words(chains, learned(chains.kept, model.p), settings)
         return Draws.of_chains(
             chains.kept,
             prior,
-            notes=in_words(chains, learned(chains.kept, model.p), settings) + assumptions,
+            notes=notes + _unevenness(sampled.evenness) + assumptions,
             statistics={
                 "divergences": chains.divergences.sum(axis=1),
                 "step_size": chains.step_size,
                 "tree_depth": chains.depth.mean(axis=1),
                 "target_accept": np.array([settings.target_accept]),
-                "gradients": np.array([gradients]),
+                "gradients": np.array([sampled.gradients]),
+                "evenness": sampled.evenness,
             },
         )
+
+
+def _unevenness(evenness: Floats) -> tuple[str, ...]:
+    """Where weights for the rounded kink of Laplace noise left few draws."""
+    if evenness.min() >= EVEN:
+        return ()
+    return (
+        f"Draws weigh unevenly: those of one chain are worth {evenness.min():.0%} of their number. Raise draws at "
+        f"least {int(np.ceil(1.0 / evenness.min()))}fold.",
+    )
 
 
 def need_noise(problem: Problem) -> None:

@@ -9,6 +9,7 @@ sampling, exact as draws grow, with weights that are even by construction (``anc
 """
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,10 +24,19 @@ MOST_ROTATED = 100  # beyond, a short pilot can no longer learn the map
 FINER = (0.95, 0.99, 0.998)
 
 
+class Sampled(NamedTuple):
+    """Chains, and the settings that they ended with."""
+
+    chains: Chains
+    settings: Settings
+    gradients: float  # all that were spent
+    evenness: Floats  # (chains,): of the weights that draws had
+
+
 def sample(
     code: Entry, model: Model, size: int, run: Run, settings: Settings, *, learn_metric: bool, retry: bool
-) -> tuple[Chains, Settings, float]:
-    """The chains of the density that ``code`` is, the settings they ended with, and all gradients spent."""
+) -> Sampled:
+    """Chains of the density that ``code`` is."""
     seeds = run.seed.spawn(3 + len(FINER))
     gradients = 0.0
     starts = None
@@ -54,21 +64,25 @@ def sample(
         gradients += float(chains.steps.sum() + chains.warmup_steps.sum())
         if not chains.divergences.any():
             break
-    kept = _resampled(chains.kept, np.random.default_rng(seeds[-1])) if model.softness else chains.kept
-    return replace(chains, kept=kept[..., :-1]), settings, gradients
+    kept, evenness = chains.kept, np.ones(run.chains)
+    if model.softness:
+        kept, evenness = _resampled(kept, np.random.default_rng(seeds[-1]))
+    return Sampled(replace(chains, kept=kept[..., :-1]), settings, gradients, evenness)
 
 
-def _resampled(kept: Floats, rng: np.random.Generator) -> Floats:
+def _resampled(kept: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """Each chain's draws as often as their log weights, the last column, ask for: from a rounded kink to the model.
 
-    Systematically and in order, so that a draw comes within one of as often as it should.
+    Systematically and in order, so that a draw comes within one of as often as it should. And how even the weights of
+    each chain are: the share of its draws that as many equal weights would be worth.
     """
     count = kept.shape[1]
     weights = np.exp(kept[..., -1] - kept[..., -1].max(axis=1, keepdims=True))
     shares = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
     points = (np.arange(count) + rng.random((len(kept), 1))) / count
     chosen = [np.minimum(np.searchsorted(*one), count - 1) for one in zip(shares, points, strict=True)]
-    return np.stack([chain[of] for chain, of in zip(kept, chosen, strict=True)])
+    evenness = weights.mean(axis=1) ** 2 / (weights**2).mean(axis=1)
+    return np.stack([chain[of] for chain, of in zip(kept, chosen, strict=True)]), evenness
 
 
 def _target(code: Entry, model: Model, size: int, starts: Floats | None) -> Target:
