@@ -255,15 +255,22 @@ def _whole_factor(problem: Problem, j: int, n: float, scatter: Floats) -> Floats
 
 
 def _regress(problem: Problem, prior: ScaledPrior, n: Floats, scatter: Floats) -> _Regression:
-    """theta and log v with S held at its anchor; the noise of S is counted as noise of z, of size |sd_S theta|."""
+    """theta and log v with S held at its anchor.
+
+    The noise of S is counted as noise of z, of size sd_S theta, and of u, of size theta'E theta: else v would have to
+    answer for what a wrong S leaves of u.
+    """
     S = np.stack([K @ K.T for K in (_whole_factor(problem, j, n[j], scatter[j]) for j in range(problem.J))])
-    sd_z = problem.sd_z
-    for _ in range(2):
-        stats = Statistics(np.rint(n), S, problem.z, problem.u, sd_z, problem.sd_u)
+    twice = 2.0 - np.eye(problem.order)
+    sd_z, sd_u = problem.sd_z, problem.sd_u
+    for _ in range(3):
+        stats = Statistics(np.rint(n), S, problem.z, problem.u, sd_z, sd_u)
         grid = integrate_variance(stats, split_into_components(stats), prior)
         weights, conditional = grid.weights, grid.conditional
         mean = weights @ conditional.mean
-        sd_z = np.sqrt(problem.sd_z**2 + problem.sd_S**2 @ mean**2)
+        square = mean**2 + np.einsum("g,gij,gij->i", weights, conditional.factor, conditional.factor)
+        sd_z = np.sqrt(problem.sd_z**2 + problem.sd_S**2 @ square)
+        sd_u = np.sqrt(problem.sd_u**2 + (twice * problem.sd_S**2 @ square) @ square)
     off = conditional.mean - mean
     covariance = np.einsum("g,gij,gkj->ik", weights, conditional.factor, conditional.factor)
     covariance += np.einsum("g,gi,gj->ij", weights, off, off)
