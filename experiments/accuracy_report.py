@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -14,8 +14,18 @@ from noisewise.gram import Floats
 FEWEST = 10
 RESAMPLES, TAILS = 10_000, (0.025, 0.975)
 OURS = ("exact", "exact-u")
+SAME = "normal-x"  # the posterior of exact, by another sampler
+SMALL = 1.0  # epsilon
 
 Errors = Mapping[str, Mapping[str, Floats]]  # of each method, in each column, by replication
+
+
+class Verdict(NamedTuple):
+    """exact beside the best of the papers' methods, and beside the best of those with another posterior."""
+
+    epsilon: float
+    all: str
+    others: str
 
 
 class Case(Trials, Protocol):
@@ -30,7 +40,7 @@ def write_page(archive: Archive, cases: Sequence[Case], page: Path) -> None:
     """A table for each prior."""
     for prior in dict.fromkeys(case.prior for case in cases):
         lines: list[str] = []
-        verdicts: list[str] = []
+        verdicts: list[Verdict] = []
         for d in dict.fromkeys(case.d for case in cases):
             errors = _read(archive, [case for case in cases if (case.prior, case.d) == (prior, d)])
             if not errors:
@@ -59,21 +69,29 @@ def _read(archive: Archive, cases: Sequence[Case]) -> Errors:
 def _head(methods: Sequence[str]) -> list[str]:
     ratios = [f"{ours} / best" for ours in OURS if ours in methods]
     titles = ["d", "J", "epsilon", "replications", *methods, "best of the papers'", *ratios, "exact is"]
+    titles += ["best but normal-x", "exact / it", "exact is"]
     return ["| " + " | ".join(titles) + " |", "|" + "---:|" * len(titles)]
 
 
-def _row(d: int, column: str, errors: Mapping[str, Floats]) -> tuple[str, str]:
+def _row(d: int, column: str, errors: Mapping[str, Floats]) -> tuple[str, Verdict]:
     """Means, ratios of means with their bands, and the verdict on exact."""
     J, epsilon = column.removeprefix("J").split(" e")
     means = {method: float(values.mean()) for method, values in errors.items()}
-    best = min((method for method in means if method not in OURS), key=lambda method: means[method])
-    bands = {ours: _band(errors[ours], errors[best]) for ours in OURS if ours in errors}
-    ratios = [f"{means[ours] / means[best]:.2f} ({low:.2f} to {high:.2f})" for ours, (low, high) in bands.items()]
-    low, high = bands["exact"]
-    verdict = "better" if high < 1.0 else "worse" if low > 1.0 else "level"
+    theirs = sorted((method for method in means if method not in OURS), key=lambda method: means[method])
+    best, other = theirs[0], next(method for method in theirs if method != SAME)
+    ratios = [_ratio(errors[ours], errors[best]) for ours in OURS if ours in errors]
+    beside, verdict = _ratio(errors["exact"], errors[other])
     shown = [f"{mean:.2g}" for mean in means.values()]
-    entries = [str(d), J, epsilon, str(errors[best].size), *shown, best, *ratios, verdict]
-    return "| " + " | ".join(entries) + " |", verdict
+    entries = [str(d), J, epsilon, str(errors[best].size), *shown, best, *(text for text, _ in ratios), ratios[0][1]]
+    entries += [other, beside, verdict]
+    return "| " + " | ".join(entries) + " |", Verdict(float(epsilon), ratios[0][1], verdict)
+
+
+def _ratio(ours: Floats, theirs: Floats) -> tuple[str, str]:
+    """The ratio of mean errors with its band, and what that says of ours."""
+    low, high = _band(ours, theirs)
+    verdict = "better" if high < 1.0 else "worse" if low > 1.0 else "level"
+    return f"{ours.mean() / theirs.mean():.2f} ({low:.2f} to {high:.2f})", verdict
 
 
 def _band(ours: Floats, theirs: Floats) -> tuple[float, float]:
@@ -84,11 +102,18 @@ def _band(ours: Floats, theirs: Floats) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _summary(verdicts: Sequence[str]) -> str:
+def _summary(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return f"Fewer than {FEWEST} replications so far."
-    counts = [verdicts.count(word) for word in ("better", "level", "worse")]
+    small = [one for one in verdicts if one.epsilon <= SMALL]
     return (
-        f"Of {len(verdicts)} cells `exact` is better than the best of the papers' methods in {counts[0]}, level with "
-        f"it in {counts[1]} and worse in {counts[2]}, by the 95% band of the ratio."
+        f"Beside the best of the papers' methods `exact` is {_counts([one.all for one in verdicts])} of "
+        f"{len(verdicts)} cells, by the 95% band of the ratio. {SAME} has the same posterior; beside the best of the "
+        f"others `exact` is {_counts([one.others for one in verdicts])}, and for epsilon up to {SMALL:g} "
+        f"{_counts([one.others for one in small])}."
     )
+
+
+def _counts(words: Sequence[str]) -> str:
+    better, level, worse = (words.count(word) for word in ("better", "level", "worse"))
+    return f"better in {better}, level in {level} and worse in {worse}"
