@@ -347,7 +347,7 @@ def test_no_noise_names_the_method_to_use() -> None:
     ("options", "words"),
     [
         ({"covariates": "uniform"}, "'normal' and 'weak'"),
-        ({"metric": "dense"}, "'learned' and 'diagonal'"),
+        ({"metric": "dense"}, "'learned' and 'guessed'"),
         ({"shared_covariates": 1}, "True or False"),
         ({"covariate_scatter": -1.0}, "positive"),
         ({"covariate_scatter": [[1.0, 2.0], [2.0, 1.0]]}, "symmetric positive definite matrix"),

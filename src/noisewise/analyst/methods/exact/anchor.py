@@ -1,8 +1,7 @@
 """Where the unknowns of ``exact`` roughly are, and how well the releases tell them: the parametrisation's constants.
 
-Nothing here changes the posterior: a poor anchor costs speed alone. Per holder the noisy statistics are made sound (n
-above what is needed, eigenvalues of the scatter neither negative nor below half the noise), a fit with S held fixed
-gives theta and v, and each latent's ``pull`` is its prior variance over prior plus noise variance.
+Nothing here changes the posterior: a poor anchor costs speed alone. Per holder the noisy statistics are made ``sound``,
+what all holders share is a ``guess``, and each latent's ``pull`` is its prior variance over prior plus noise variance.
 """
 
 from dataclasses import dataclass
@@ -10,9 +9,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
 from noisewise.analyst.methods.believed import NormalCovariates
+from noisewise.analyst.methods.exact.guess import (
+    CovariateGuess,
+    Regression,
+    guess_covariates,
+    guess_regression,
+    rotation_of,
+    share_of_mean,
+)
 from noisewise.analyst.methods.exact.layout import Model
+from noisewise.analyst.methods.exact.sound import (
+    centred_noise,
+    root,
+    sound_factor,
+    sound_mean,
+    sound_rows,
+    sound_scatter,
+)
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.gram import Floats
@@ -24,8 +38,8 @@ NEARLY_EXACT = 1e-3
 # The variance of draws' log weights where the kink of Laplace noise is rounded: one effective draw in eight.
 UNEVEN = 0.13
 
-# A variance of a feature in scaled units, and how far from it others may be.
-TYPICAL, SPREAD = 0.1, 0.3
+# Beyond, mixing the shared unknowns would cost more than the density.
+MOST_ROTATED = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +51,6 @@ class CovariatePrior:
     normal: NormalCovariates
     largest_moment: float
     largest_trace: float
-
-
-class _Regression(NamedTuple):
-    mean: Floats
-    covariance: Floats
-    log_v: float
-    sd_log_v: float
 
 
 class _Latents(NamedTuple):
@@ -67,20 +74,22 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
     """The model with its constants, and how many unknowns it has."""
     p, J, first = problem.order, problem.J, int(problem.units.constant)
     d = p - first
-    n, low, centre = _rows(problem)
-    scatter = np.stack([_scatter(problem, j, n[j]) for j in range(J)])
-    regression = _regress(problem, prior, n, scatter)
+    n, low, centre = sound_rows(problem)
+    scatter = np.stack([sound_scatter(problem, j, n[j]) for j in range(J)])
+    regression = guess_regression(problem, prior, n, scatter)
     blocks = 0 if covariates.weak else 1 if covariates.shared else J
     groups = [list(range(J))] if blocks == 1 else [[j] for j in range(blocks)]
-    anchors = [_covariates(problem, covariates.normal, n, group) for group in groups]
-    latents = _latents(problem, covariates, n, scatter, anchors, float(np.exp(regression.log_v)))
+    anchors = [guess_covariates(problem, covariates.normal, n, group) for group in groups]
+    latents = _latents(problem, covariates, n, scatter, anchors, regression)
 
     rank = np.minimum(d, n - first)
     noisy_n, has_rss = problem.sd_n > 0.0, (n > p) & (problem.u is not None)
     block_size = d * (d + 1) // 2 + first * d
+    shared = p + 1 + blocks * block_size
+    rotated = shared if blocks and shared <= MOST_ROTATED else 0
     factor_size = np.where(covariates.weak, block_size, first * d + rank * d - rank * (rank - 1) // 2)
     sizes = noisy_n + factor_size + first + rank + has_rss
-    start = p + 1 + blocks * block_size + np.concatenate([[0], np.cumsum(sizes)])
+    start = shared + np.concatenate([[0], np.cumsum(sizes)])
     at_factor = start[:-1] + noisy_n
     at_w = at_factor + factor_size
     sign = -1.0 if problem.law == "laplace" else 1.0
@@ -100,14 +109,14 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         largest_moment=covariates.largest_moment,
         largest_trace=covariates.largest_trace,
         d=d,
-        centred=_centred(problem, n) if first and blocks == 1 else 0.0,
+        centred=share_of_mean(problem, n) if first and blocks == 1 else 0.0,
         softness=_softness(problem),
-        rotated=0,
+        rotated=rotated,
         theta0=regression.mean,
-        factor_theta=_root(regression.covariance),
+        factor_theta=root(regression.covariance),
         prior_mean=prior.mean,
         prior_precision=prior.precision,
-        factor_Lambda=_root(covariates.normal.Lambda),
+        factor_Lambda=root(covariates.normal.Lambda),
         mean_mu=covariates.normal.mean,
         precision_mu=covariates.normal.precision,
         K0=np.array([anchor.K0 for anchor in anchors]),
@@ -140,16 +149,21 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         at_factor=at_factor,
         at_w=at_w,
         at_rss=at_w + first + rank,
-        centre=np.empty(0),
-        rotation=np.empty(0),
+        centre=np.zeros(rotated),
+        rotation=rotation_of(rotated, p + 1, block_size, anchors),
     )
     return model, int(start[-1])
 
 
 def _latents(
-    problem: Problem, covariates: CovariatePrior, n: Floats, scatter: Floats, anchors: list["_Anchor"], v0: float
+    problem: Problem,
+    covariates: CovariatePrior,
+    n: Floats,
+    scatter: Floats,
+    anchors: list[CovariateGuess],
+    regression: Regression,
 ) -> _Latents:
-    p, J, first = problem.order, problem.J, int(problem.units.constant)
+    p, J, first, v0 = problem.order, problem.J, int(problem.units.constant), float(np.exp(regression.log_v))
     out = _Latents(
         *(np.zeros((J, p, p)) for _ in range(4)),
         *(np.zeros((J, p)) for _ in range(4)),
@@ -157,21 +171,22 @@ def _latents(
     )
     place = _place_weak if covariates.weak else _place_normal
     for j in range(J):
-        K = _whole_factor(problem, j, n[j], scatter[j])
+        K = sound_factor(problem, j, n[j], scatter[j])
         prior_factor = K[first:, first:] / np.sqrt(n[j]) if covariates.weak else anchors[j % len(anchors)].K0
         out.sd_S[j], out.sd_z[j] = _usable_sds(problem, j, K, prior_factor, v0)
         sd = out.sd_S[j].copy()
-        sd[first:, first:] = np.maximum(sd[first:, first:], _centred_sd(problem, j, _mean(problem, j, n[j])))
+        sd[first:, first:] = np.maximum(sd[first:, first:], centred_noise(problem, j, sound_mean(problem, j, n[j])))
         out.K[j], out.pull_K[j], out.scale_K[j] = place(n[j], first, K, prior_factor, sd, covariates)
         out.w[j] = np.linalg.solve(K, problem.z[j])
-        told = v0 * ((K / out.sd_z[j][:, None]) ** 2).sum(axis=0)  # prior variance over noise variance
+        # prior variance over noise variance; what tells w - K'theta is z - S theta, so the noise of S counts, too
+        told = v0 * ((K / np.maximum(out.sd_z[j], regression.sd_z[j])[:, None]) ** 2).sum(axis=0)
         out.pull_w[j] = told / (1.0 + told)
         out.scale_w[j] = np.sqrt(v0 ** out.pull_w[j] * (1.0 - out.pull_w[j]))
         if problem.u is None:
             continue
         freedom = max(n[j] - p, 1.0)
         out.sd_u[j] = max(problem.sd_u[j], NEARLY_EXACT * v0 * np.sqrt(2.0 * freedom))
-        told = 2.0 * freedom * (v0 / out.sd_u[j]) ** 2
+        told = 2.0 * freedom * (v0 / max(out.sd_u[j], regression.sd_u[j])) ** 2
         out.pull_rss[j] = told / (1.0 + told)
         out.scale_rss[j] = np.sqrt(2.0 / freedom * (1.0 - out.pull_rss[j]))
         out.log_rss[j] = np.log(max(float(problem.u[j] - out.w[j] @ out.w[j]), 0.1 * v0 * freedom))
@@ -191,138 +206,9 @@ def _softness(problem: Problem) -> float:
     return float(min((20.0 * UNEVEN / entries) ** (1.0 / 3.0), 1.0))
 
 
-def _root(matrix: Floats) -> Floats:
-    return np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-
-
 def _signed(usable: Floats, given: Floats, sign: float) -> Floats:
     """A Laplace entry is marked by its sign; a (nearly) exact one stands with normal noise that is next to none."""
     return np.where(given < usable, usable, sign * usable)
-
-
-def _rows(problem: Problem) -> tuple[Floats, Floats, Floats]:
-    """n (its anchor where it is noisy), the lower end of a noisy n, and where its softplus is centred."""
-    low = np.full(problem.J, float(problem.order + 1))
-    noisy = problem.sd_n > 0.0
-    sd = np.where(noisy, problem.sd_n, 1.0)
-    centre = np.maximum((problem.n - low) / sd, 0.0)
-    anchor = low + sd * np.logaddexp(0.0, centre)
-    return np.where(noisy, anchor, np.rint(problem.n)), low, centre
-
-
-def _scatter(problem: Problem, j: int, n: float) -> Floats:
-    """Holder j's centred scatter (or plain S with no constant), eigenvalues at least half the noise."""
-    S, first = problem.S[j], int(problem.units.constant)
-    mean = _mean(problem, j, n)
-    return _sound(S[first:, first:] - n * np.outer(mean, mean), float(_centred_sd(problem, j, mean).max()), n)
-
-
-def _mean(problem: Problem, j: int, n: float) -> Floats:
-    """Holder j's means of features, drawn towards 0 where noise hides them (0 with no constant)."""
-    if not problem.units.constant:
-        return np.zeros(problem.order)
-    return np.asarray(problem.S[j, 0, 1:] / n / (1.0 + (problem.sd_S[j, 0, 1:] / n) ** 2))
-
-
-def _centred_sd(problem: Problem, j: int, mean: Floats) -> Floats:
-    """The noise of the centred scatter S_ab - s_a s_b / n, to first order: that of the sums counts, times the means."""
-    first = int(problem.units.constant)
-    sd = problem.sd_S[j, first:, first:]
-    if not first:
-        return sd
-    cross = np.outer(problem.sd_S[j, 0, 1:], mean)
-    return np.asarray(np.sqrt(sd**2 + cross**2 + cross.T**2 + 2.0 * np.diag(np.diag(cross) ** 2)))
-
-
-def _sound(S: Floats, noise: float, n: float) -> Floats:
-    """A scatter matrix of n rows near S: eigenvalues drawn towards TYPICAL where noise rules, then kept above it."""
-    values, vectors = np.linalg.eigh(S)
-    told = (SPREAD * n) ** 2 / ((SPREAD * n) ** 2 + noise**2)
-    values = told * values + (1.0 - told) * TYPICAL * n
-    least = max(min(0.5 * noise, TYPICAL * n), 1e-8 * float(np.abs(values).max()), 1e-8)
-    return np.asarray((vectors * np.maximum(values, least)) @ vectors.T)
-
-
-def _whole_factor(problem: Problem, j: int, n: float, scatter: Floats) -> Floats:
-    K = _root(scatter)
-    if not problem.units.constant:
-        return K
-    whole = np.zeros((K.shape[0] + 1, K.shape[0] + 1))
-    whole[0, 0] = np.sqrt(n)
-    whole[1:, 0] = np.sqrt(n) * _mean(problem, j, n)
-    whole[1:, 1:] = K
-    return whole
-
-
-def _regress(problem: Problem, prior: ScaledPrior, n: Floats, scatter: Floats) -> _Regression:
-    """theta and log v with S held at its anchor.
-
-    The noise of S is counted as noise of z, of size sd_S theta, and of u, of size theta'E theta: else v would have to
-    answer for what a wrong S leaves of u.
-    """
-    S = np.stack([K @ K.T for K in (_whole_factor(problem, j, n[j], scatter[j]) for j in range(problem.J))])
-    twice = 2.0 - np.eye(problem.order)
-    sd_z, sd_u = problem.sd_z, problem.sd_u
-    for _ in range(3):
-        stats = Statistics(np.rint(n), S, problem.z, problem.u, sd_z, sd_u)
-        grid = integrate_variance(stats, split_into_components(stats), prior)
-        weights, conditional = grid.weights, grid.conditional
-        mean = weights @ conditional.mean
-        square = mean**2 + np.einsum("g,gij,gij->i", weights, conditional.factor, conditional.factor)
-        sd_z = np.sqrt(problem.sd_z**2 + problem.sd_S**2 @ square)
-        sd_u = np.sqrt(problem.sd_u**2 + (twice * problem.sd_S**2 @ square) @ square)
-    off = conditional.mean - mean
-    covariance = np.einsum("g,gij,gkj->ik", weights, conditional.factor, conditional.factor)
-    covariance += np.einsum("g,gi,gj->ij", weights, off, off)
-    log_v = float(weights @ grid.log_v)
-    return _Regression(mean, covariance, log_v, float(np.sqrt(weights @ (grid.log_v - log_v) ** 2)))
-
-
-def _centred(problem: Problem, n: Floats) -> float:
-    """How far theta_0 + theta'mu is the unknown in place of theta_0: wholly, unless noise hides even the mean of y.
-
-    The mean's square is in y'y and it is in z itself; the less noisy one counts. In the tails both are polynomials of
-    theta and mu of degree up to eight, which steps overshoot; seen so, of the mean alone. A tenth of the scale on which
-    noise and prior are even is enough for that to matter.
-    """
-    told = n.sum() / np.sqrt((problem.sd_z[:, 0] ** 2).sum() + 1e-12)
-    if problem.u is not None:
-        told = max(told, n.sum() / np.sqrt((problem.sd_u**2).sum() + 1e-12))
-    return float(10.0 * told / (1.0 + 10.0 * told))
-
-
-class _Anchor(NamedTuple):
-    K0: Floats
-    scale_R: Floats
-    mu0: Floats
-    factor_mu: Floats
-
-
-def _covariates(problem: Problem, prior: NormalCovariates, n: Floats, group: list[int]) -> _Anchor:
-    """One distribution of covariates, from the holders of ``group``."""
-    first = int(problem.units.constant)
-    total = float(n[group].sum())
-    noise = np.sqrt((problem.sd_S[group] ** 2).sum(axis=0))
-    # holders are added up before the floor: their noise averages out
-    raw = problem.S[group].sum(axis=0)[first:, first:]
-    means = [_mean(problem, j, n[j]) for j in group]
-    centred = raw - sum(n[j] * np.outer(mean, mean) for mean, j in zip(means, group, strict=True))
-    noise_of = [_centred_sd(problem, j, mean) for mean, j in zip(means, group, strict=True)]
-    centred_noise = np.sqrt(np.sum(np.square(noise_of), axis=0))
-    sound = _sound(centred, float(centred_noise.max()), total)
-    Sigma = (sound + prior.Lambda) / (total + prior.kappa)
-    K0 = _root(Sigma)
-    size = np.diag(K0)
-    relative = centred_noise / (total * np.outer(size, size))
-    told = 1.0 / (1.0 / max(total, 1.0) + relative**2)
-    told[np.diag_indices_from(told)] *= 2.0
-    scale_R = 1.0 / np.sqrt(1.0 + told)
-    if not first:
-        return _Anchor(K0, scale_R, np.zeros_like(size), np.eye(size.size))
-    known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
-    covariance = np.linalg.inv(np.diag(prior.precision) + known)
-    mean = covariance @ (prior.precision * prior.mean + known @ (problem.S[group, 0, 1:].sum(axis=0) / total))
-    return _Anchor(K0, scale_R, mean, _root(covariance))
 
 
 def _usable_sds(problem: Problem, j: int, K: Floats, prior_factor: Floats, v0: float) -> tuple[Floats, Floats]:

@@ -1,0 +1,122 @@
+"""Where what all holders share roughly is, and how well the releases tell it: theta, v, the covariates' distribution.
+
+Nothing here changes the posterior: a poor guess costs speed alone.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
+from noisewise.analyst.methods.believed import NormalCovariates
+from noisewise.analyst.methods.exact.sound import above_noise, centred_noise, root, sound_factor, sound_mean
+from noisewise.analyst.model import Problem
+from noisewise.analyst.prior import ScaledPrior
+from noisewise.gram import Floats
+
+
+class Regression(NamedTuple):
+    mean: Floats
+    covariance: Floats
+    log_v: float
+    sd_log_v: float
+    sd_z: Floats  # (J, p): of what noise leaves of z - S theta
+    sd_u: Floats  # (J,): of what it leaves of u - 2 theta'z + theta'S theta
+
+
+def guess_regression(problem: Problem, prior: ScaledPrior, n: Floats, scatter: Floats) -> Regression:
+    """theta and log v with S held at its anchor.
+
+    The noise of S is counted as noise of z, of size sd_S theta, and of u, of size theta'E theta: else v would have to
+    answer for what a wrong S leaves of u.
+    """
+    S = np.stack([K @ K.T for K in (sound_factor(problem, j, n[j], scatter[j]) for j in range(problem.J))])
+    twice = 2.0 - np.eye(problem.order)
+    sd_z, sd_u = problem.sd_z, problem.sd_u
+    for _ in range(3):
+        stats = Statistics(np.rint(n), S, problem.z, problem.u, sd_z, sd_u)
+        grid = integrate_variance(stats, split_into_components(stats), prior)
+        weights, conditional = grid.weights, grid.conditional
+        mean = weights @ conditional.mean
+        square = mean**2 + np.einsum("g,gij,gij->i", weights, conditional.factor, conditional.factor)
+        sd_z = np.sqrt(problem.sd_z**2 + problem.sd_S**2 @ square)
+        sd_u = np.sqrt(problem.sd_u**2 + (twice * problem.sd_S**2 @ square) @ square)
+    off = conditional.mean - mean
+    covariance = np.einsum("g,gij,gkj->ik", weights, conditional.factor, conditional.factor)
+    covariance += np.einsum("g,gi,gj->ij", weights, off, off)
+    log_v = float(weights @ grid.log_v)
+    sd_log_v = float(np.sqrt(weights @ (grid.log_v - log_v) ** 2))
+    return Regression(mean, covariance, log_v, sd_log_v, sd_z, np.sqrt(sd_u**2 + 4.0 * problem.sd_z**2 @ square))
+
+
+def share_of_mean(problem: Problem, n: Floats) -> float:
+    """How far theta_0 + theta'mu is the unknown in place of theta_0: wholly, unless noise hides even the mean of y.
+
+    The mean's square is in y'y and it is in z itself; the less noisy one counts. In the tails both are polynomials of
+    theta and mu of degree up to eight, which steps overshoot; seen so, of the mean alone. A tenth of the scale on which
+    noise and prior are even is enough for that to matter.
+    """
+    told = n.sum() / np.sqrt((problem.sd_z[:, 0] ** 2).sum() + 1e-12)
+    if problem.u is not None:
+        told = max(told, n.sum() / np.sqrt((problem.sd_u**2).sum() + 1e-12))
+    return float(10.0 * told / (1.0 + 10.0 * told))
+
+
+class CovariateGuess(NamedTuple):
+    K0: Floats
+    scale_R: Floats
+    rotation: Floats  # of R's lower triangle, row by row: how its entries correlate
+    mu0: Floats
+    factor_mu: Floats
+
+
+def guess_covariates(problem: Problem, prior: NormalCovariates, n: Floats, group: list[int]) -> CovariateGuess:
+    """One distribution of covariates, from the holders of ``group``."""
+    first = int(problem.units.constant)
+    total = float(n[group].sum())
+    noise = np.sqrt((problem.sd_S[group] ** 2).sum(axis=0))
+    # holders are added up before the floor: their noise averages out
+    raw = problem.S[group].sum(axis=0)[first:, first:]
+    means = [sound_mean(problem, j, n[j]) for j in group]
+    centred = raw - sum(n[j] * np.outer(mean, mean) for mean, j in zip(means, group, strict=True))
+    noise_of = [centred_noise(problem, j, mean) for mean, j in zip(means, group, strict=True)]
+    whole_noise = np.sqrt(np.sum(np.square(noise_of), axis=0))
+    Sigma = (above_noise(centred, float(whole_noise.max()), total) + prior.Lambda) / (total + prior.kappa)
+    K0 = root(Sigma)
+    scale_R, rotation = _relative(K0, whole_noise, total)
+    if not first:
+        return CovariateGuess(K0, scale_R, rotation, np.zeros(len(K0)), np.eye(len(K0)))
+    known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
+    covariance = np.linalg.inv(np.diag(prior.precision) + known)
+    mean = covariance @ (prior.precision * prior.mean + known @ (problem.S[group, 0, 1:].sum(axis=0) / total))
+    return CovariateGuess(K0, scale_R, rotation, mean, root(covariance))
+
+
+def _relative(K0: Floats, noise: Floats, n: float) -> tuple[Floats, Floats]:
+    """How well R is known, Sigma = K0 R R' K0': each entry's scale, and a root of how they correlate.
+
+    RR' - I, to first order R - I plus its transpose, is seen as W E W' + sampling error, W = K0^{-1} / sqrt n and E the
+    noise: independent in the entries of S, so not in those of R where features correlate. A priori R - I has about unit
+    precision.
+    """
+    d = len(K0)
+    W = np.linalg.solve(K0, np.eye(d)) / np.sqrt(n)
+    a, b = np.tril_indices(d)
+    half = np.where(a == b, 0.5, 1.0)  # on the diagonal R - I is seen twice, and E counts once
+    passed_on = (W[a][:, a] * W[b][:, b] + W[a][:, b] * W[b][:, a]) * np.outer(half, half)
+    covariance = (passed_on * noise[a, b] ** 2) @ passed_on.T + np.diag(half / n)
+    covariance = np.linalg.solve(covariance + np.eye(len(a)), covariance)
+    scale = np.ones((d, d))
+    scale[a, b] = np.sqrt(np.diag(covariance))
+    return scale, root(covariance / np.outer(scale[a, b], scale[a, b]))
+
+
+def rotation_of(size: int, start: int, block_size: int, guesses: Sequence[CovariateGuess]) -> Floats:
+    """How the shared unknowns are mixed: not at all, but for the entries of each R, of which the first is at start."""
+    rotation = np.eye(size)
+    for guess in guesses if size else ():
+        end = start + len(guess.rotation)
+        rotation[start:end, start:end] = guess.rotation
+        start += block_size
+    return rotation
