@@ -129,7 +129,7 @@ def test_uneven_weights_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_guess_of_how_well_sigma_is_known_is_right_to_first_order() -> None:
-    """Against the factors of 20,000 noisy scatter matrices: a standard error is 0.01, so a false alarm is below 1e-5."""
+    """Against the factors of 20,000 noisy scatter matrices (standard errors of 0.01: false alarms below 1e-5)."""
     rng, n, d = np.random.default_rng(3), 2000.0, 3
     K0 = np.array([[0.5, 0.0, 0.0], [0.4, 0.2, 0.0], [-0.3, 0.1, 0.3]])
     noise = np.array([[2.0, 1.0, 3.0], [1.0, 4.0, 1.0], [3.0, 1.0, 2.0]])
