@@ -1,4 +1,4 @@
-"""The tables of docs/accuracy.md: mean squared errors of all methods, and exact against the best of the papers'."""
+"""The table of docs/accuracy.md: mean squared errors of all methods, and exact against the best of the papers'."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,28 +29,26 @@ class Verdict(NamedTuple):
 
 
 class Case(Trials, Protocol):
-    """One method at one d under one prior."""
+    """One method at one d."""
 
-    prior: str
     d: int
     method: str
 
 
 def write_page(archive: Archive, cases: Sequence[Case], page: Path) -> None:
-    """A table for each prior."""
-    for prior in dict.fromkeys(case.prior for case in cases):
-        lines: list[str] = []
-        verdicts: list[Verdict] = []
-        for d in dict.fromkeys(case.d for case in cases):
-            errors = _read(archive, [case for case in cases if (case.prior, case.d) == (prior, d)])
-            if not errors:
-                continue
-            lines = lines or _head(list(errors))
-            for column in next(iter(errors.values())):
-                row, verdict = _row(d, column, {method: found[column] for method, found in errors.items()})
-                lines.append(row)
-                verdicts.append(verdict)
-        write_between(page, f"accuracy {prior}", "\n".join([_summary(verdicts), "", *lines]))
+    """The summary and the table, a row for each d, J and epsilon."""
+    lines: list[str] = []
+    verdicts: list[Verdict] = []
+    for d in dict.fromkeys(case.d for case in cases):
+        errors = _read(archive, [case for case in cases if case.d == d])
+        if not errors:
+            continue
+        lines = lines or _head(list(errors))
+        for column in next(iter(errors.values())):
+            row, verdict = _row(d, column, {method: found[column] for method, found in errors.items()})
+            lines.append(row)
+            verdicts.append(verdict)
+    write_between(page, "accuracy", "\n".join([_summary(verdicts), "", *lines]))
 
 
 def _read(archive: Archive, cases: Sequence[Case]) -> Errors:

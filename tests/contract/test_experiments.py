@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.accuracy import DIMENSIONS, METHODS, PRIORS, Case
+from experiments.accuracy import DIMENSIONS, METHODS, Case
 from experiments.accuracy_report import write_page
 from experiments.pages import write_between
 from experiments.projection import EPSILONS, SIZES, methods
@@ -39,7 +39,7 @@ def test_every_stored_cell_is_readable_and_has_todays_settings():
 
 def test_every_stored_replication_is_readable_and_has_todays_settings():
     archive = Archive(RESULTS / "accuracy")
-    cases = [Case(prior, d, method) for prior in PRIORS for d in DIMENSIONS for method in METHODS]
+    cases = [Case(d, method) for d in DIMENSIONS for method in METHODS]
     assert set(archive.names()) <= {case.name for case in cases}
     for case in cases:
         for row in archive.read(case):
@@ -71,8 +71,8 @@ class Fixed:
     settings = "fixed"
 
     def __init__(self, method: str, factor: float) -> None:
-        self.prior, self.d, self.method, self.factor = "paper", 2, method, factor
-        self.name = f"paper/{method}_d2"
+        self.d, self.method, self.factor = 2, method, factor
+        self.name = f"{method}_d2"
 
     def trial(self, number: int) -> dict[str, object]:
         return {"J1 e0.1": self.factor * (1 + number % 3)}
@@ -82,7 +82,7 @@ def test_verdicts_on_known_errors(tmp_path):
     """Twice the error of the best is worse, half of it better, the same level; in every resample."""
     for factor, verdict in ((2.0, "worse"), (0.5, "better"), (1.0, "level")):
         archive, page = Archive(tmp_path / verdict), tmp_path / f"{verdict}.md"
-        page.write_text("<!-- accuracy paper: begin -->\n<!-- accuracy paper: end -->\n")
+        page.write_text("<!-- accuracy: begin -->\n<!-- accuracy: end -->\n")
         cases = [Fixed("exact", factor), Fixed("fixed-s", 1.0), Fixed("normal-x", 5.0)]
         for case in cases:
             for number in range(12):
