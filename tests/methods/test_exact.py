@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from problems import FAR, Density, Law, make, moments, problem_of, scaled, unknowns
-from scipy.stats import wishart
 
 from noisewise.analyst.diagnostics import rhat_and_ess
 from noisewise.analyst.methods.base import Draws, Run
-from noisewise.analyst.methods.exact import Exact, anchor, guess, run
+from noisewise.analyst.methods.exact import Exact, anchor, run
 from noisewise.analyst.methods.exact.anchor import build
 from noisewise.analyst.methods.exact.entry import entry
 from noisewise.analyst.methods.exact.layout import Model, pack
-from noisewise.analyst.methods.exact.shared import seen_through
 from noisewise.analyst.methods.exact.special import noise
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.non_private import NonPrivate
@@ -126,32 +124,6 @@ def test_uneven_weights_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert any(
         re.search(r"weigh unevenly: .* worth \d+% .* Raise draws at least \d+fold", n) for n in fit(problem).notes
     )
-
-
-def test_the_guess_of_how_well_sigma_is_known_is_right_to_first_order() -> None:
-    """Against the factors of 20,000 noisy scatter matrices (standard errors of 0.01: false alarms below 1e-5)."""
-    rng, n, d = np.random.default_rng(3), 2000.0, 3
-    K0 = np.array([[0.5, 0.0, 0.0], [0.4, 0.2, 0.0], [-0.3, 0.1, 0.3]])
-    noise = np.array([[2.0, 1.0, 3.0], [1.0, 4.0, 1.0], [3.0, 1.0, 2.0]])
-    scale, mixing = guess._relative(K0, noise, n)
-    a, b = np.tril_indices(d)
-    E = np.zeros((20_000, d, d))
-    E[:, a, b] = noise[a, b] * rng.standard_normal((20_000, len(a)))
-    E[:, b, a] = E[:, a, b]
-    S = K0 @ wishart(n, np.eye(d)).rvs(20_000, random_state=rng) @ K0.T + E
-    R = np.linalg.solve(K0, np.linalg.cholesky(S / n))[:, a, b]
-    found, expected = np.cov((R / scale[a, b]).T), mixing @ mixing.T
-    np.testing.assert_allclose(found, expected, atol=0.05)
-    assert np.abs(expected - np.eye(len(a))).max() > 0.5  # features that correlate, so that there is something to know
-
-
-def test_a_learned_map_comes_on_top_of_the_guessed_one() -> None:
-    problem = make()
-    model, size = build(problem, scaled(problem), Exact()._covariate_prior(problem))
-    found = np.random.default_rng(1).standard_normal((60, size))
-    turned, starts = run._rotate(model, found, model.rotated)
-    for before, after in zip(found[:5], starts[:5], strict=True):
-        np.testing.assert_allclose(seen_through(pack(turned), after), seen_through(pack(model), before), atol=1e-9)
 
 
 def test_packing_keeps_every_field_apart() -> None:
@@ -375,7 +347,7 @@ def test_no_noise_names_the_method_to_use() -> None:
     ("options", "words"),
     [
         ({"covariates": "uniform"}, "'normal' and 'weak'"),
-        ({"metric": "dense"}, "'learned' and 'guessed'"),
+        ({"metric": "dense"}, "'learned' and 'diagonal'"),
         ({"shared_covariates": 1}, "True or False"),
         ({"covariate_scatter": -1.0}, "positive"),
         ({"covariate_scatter": [[1.0, 2.0], [2.0, 1.0]]}, "symmetric positive definite matrix"),

@@ -107,7 +107,7 @@ def test_a_noisy_number_of_rows_is_rounded_and_said_so() -> None:
     ("options", "words"),
     [
         ({"covariates": "weak"}, "individual has 'normal' and 'uniform'"),
-        ({"metric": "dense"}, "'learned' and 'guessed'"),
+        ({"metric": "dense"}, "'learned' and 'diagonal'"),
         ({"warmup": 10}, "at least 100"),
         ({"covariate_freedom": 0.5}, "above 1"),
     ],

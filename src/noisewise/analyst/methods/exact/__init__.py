@@ -29,7 +29,7 @@ class Exact(ByNuts):
 
     The sampler's options: ``target_accept=None`` starts at 0.8 and takes smaller steps where draws of the pilot or of
     the run itself diverged; ``metric="learned"`` spends a third of ``warmup`` twice on a pilot that learns how the
-    shared unknowns correlate, ``"guessed"`` takes that from the releases' noise alone.
+    shared unknowns correlate.
     """
 
     NAME: ClassVar[str] = "exact"

@@ -15,7 +15,6 @@ from noisewise.analyst.methods.exact.guess import (
     Regression,
     guess_covariates,
     guess_regression,
-    rotation_of,
     share_of_mean,
 )
 from noisewise.analyst.methods.exact.layout import Model
@@ -37,9 +36,6 @@ NEARLY_EXACT = 1e-3
 
 # The variance of draws' log weights where the kink of Laplace noise is rounded: one effective draw in eight.
 UNEVEN = 0.13
-
-# Beyond, mixing the shared unknowns would cost more than the density.
-MOST_ROTATED = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +81,9 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
     rank = np.minimum(d, n - first)
     noisy_n, has_rss = problem.sd_n > 0.0, (n > p) & (problem.u is not None)
     block_size = d * (d + 1) // 2 + first * d
-    shared = p + 1 + blocks * block_size
-    rotated = shared if blocks and shared <= MOST_ROTATED else 0
     factor_size = np.where(covariates.weak, block_size, first * d + rank * d - rank * (rank - 1) // 2)
     sizes = noisy_n + factor_size + first + rank + has_rss
-    start = shared + np.concatenate([[0], np.cumsum(sizes)])
+    start = p + 1 + blocks * block_size + np.concatenate([[0], np.cumsum(sizes)])
     at_factor = start[:-1] + noisy_n
     at_w = at_factor + factor_size
     sign = -1.0 if problem.law == "laplace" else 1.0
@@ -111,7 +105,7 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         d=d,
         centred=share_of_mean(problem, n) if first and blocks == 1 else 0.0,
         softness=_softness(problem),
-        rotated=rotated,
+        rotated=0,
         theta0=regression.mean,
         factor_theta=root(regression.covariance),
         prior_mean=prior.mean,
@@ -149,8 +143,8 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         at_factor=at_factor,
         at_w=at_w,
         at_rss=at_w + first + rank,
-        centre=np.zeros(rotated),
-        rotation=rotation_of(rotated, p + 1, block_size, anchors),
+        centre=np.empty(0),
+        rotation=np.empty(0),
     )
     return model, int(start[-1])
 

@@ -3,7 +3,6 @@
 Nothing here changes the posterior: a poor guess costs speed alone.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -66,7 +65,6 @@ def share_of_mean(problem: Problem, n: Floats) -> float:
 class CovariateGuess(NamedTuple):
     K0: Floats
     scale_R: Floats
-    rotation: Floats  # of R's lower triangle, row by row: how its entries correlate
     mu0: Floats
     factor_mu: Floats
 
@@ -84,39 +82,14 @@ def guess_covariates(problem: Problem, prior: NormalCovariates, n: Floats, group
     whole_noise = np.sqrt(np.sum(np.square(noise_of), axis=0))
     Sigma = (above_noise(centred, float(whole_noise.max()), total) + prior.Lambda) / (total + prior.kappa)
     K0 = root(Sigma)
-    scale_R, rotation = _relative(K0, whole_noise, total)
+    size = np.diag(K0)
+    relative = whole_noise / (total * np.outer(size, size))
+    told = 1.0 / (1.0 / max(total, 1.0) + relative**2)
+    told[np.diag_indices_from(told)] *= 2.0
+    scale_R = 1.0 / np.sqrt(1.0 + told)
     if not first:
-        return CovariateGuess(K0, scale_R, rotation, np.zeros(len(K0)), np.eye(len(K0)))
+        return CovariateGuess(K0, scale_R, np.zeros_like(size), np.eye(size.size))
     known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
     covariance = np.linalg.inv(np.diag(prior.precision) + known)
     mean = covariance @ (prior.precision * prior.mean + known @ (problem.S[group, 0, 1:].sum(axis=0) / total))
-    return CovariateGuess(K0, scale_R, rotation, mean, root(covariance))
-
-
-def _relative(K0: Floats, noise: Floats, n: float) -> tuple[Floats, Floats]:
-    """How well R is known, Sigma = K0 R R' K0': each entry's scale, and a root of how they correlate.
-
-    RR' - I, to first order R - I plus its transpose, is seen as W E W' + sampling error, W = K0^{-1} / sqrt n and E the
-    noise: independent in the entries of S, so not in those of R where features correlate. A priori R - I has about unit
-    precision.
-    """
-    d = len(K0)
-    W = np.linalg.solve(K0, np.eye(d)) / np.sqrt(n)
-    a, b = np.tril_indices(d)
-    half = np.where(a == b, 0.5, 1.0)  # on the diagonal R - I is seen twice, and E counts once
-    passed_on = (W[a][:, a] * W[b][:, b] + W[a][:, b] * W[b][:, a]) * np.outer(half, half)
-    covariance = (passed_on * noise[a, b] ** 2) @ passed_on.T + np.diag(half / n)
-    covariance = np.linalg.solve(covariance + np.eye(len(a)), covariance)
-    scale = np.ones((d, d))
-    scale[a, b] = np.sqrt(np.diag(covariance))
-    return scale, root(covariance / np.outer(scale[a, b], scale[a, b]))
-
-
-def rotation_of(size: int, start: int, block_size: int, guesses: Sequence[CovariateGuess]) -> Floats:
-    """How the shared unknowns are mixed: not at all, but for the entries of each R, of which the first is at start."""
-    rotation = np.eye(size)
-    for guess in guesses if size else ():
-        end = start + len(guess.rotation)
-        rotation[start:end, start:end] = guess.rotation
-        start += block_size
-    return rotation
+    return CovariateGuess(K0, scale_R, mean, root(covariance))

@@ -41,10 +41,10 @@ class ByNuts:
     target_accept: float | None = None
     max_depth: int = 10
     cores: int | None = None
-    metric: Literal["learned", "guessed"] = "learned"
+    metric: Literal["learned", "diagonal"] = "learned"
 
     def __post_init__(self) -> None:
-        for name, allowed in (("covariates", self.KINDS), ("metric", ("learned", "guessed"))):
+        for name, allowed in (("covariates", self.KINDS), ("metric", ("learned", "diagonal"))):
             if getattr(self, name) not in allowed:
                 raise FitError(
                     f"{name} {getattr(self, name)!r} is not known; {self.NAME} has {' and '.join(map(repr, allowed))}."

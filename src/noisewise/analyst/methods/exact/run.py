@@ -1,9 +1,8 @@
 """How ``exact`` is run: a pilot that learns how the shared unknowns correlate, the run, and a finer one if it diverged.
 
 The holders' latents are nearly independent with unit variance by construction. What is shared by all (theta, v, the
-covariates' distribution) correlates as the data say: ``guess`` has a first linear map for it, the pilot's covariance
-makes a better one, so that the sampler's own diagonal metric is enough. The map is frozen before the run, so the run is
-an ordinary NUTS.
+covariates' distribution) correlates as the data say. The pilot's covariance of these makes a fixed affine map, so
+that the sampler's own diagonal metric is enough. The map is frozen before the run, so the run is an ordinary NUTS.
 
 Laplace noise is sampled with its kink rounded a little, and the draws are resampled by what that changed: importance
 sampling, exact as draws grow, with weights that are even by construction (``anchor._softness``).
@@ -21,7 +20,7 @@ from noisewise.analyst.nuts import Chains, Settings, Target
 from noisewise.analyst.nuts import sample as run_chains
 from noisewise.gram import Floats
 
-MOST_LEARNED = 100  # shared unknowns; beyond, a short pilot can no longer learn the map
+MOST_ROTATED = 100  # beyond, a short pilot can no longer learn the map
 FINER = (0.95, 0.99, 0.998)
 
 
@@ -42,7 +41,7 @@ def sample(
     gradients = 0.0
     starts = None
     shared = model.p + 1 + model.blocks * model.block_size
-    if learn_metric and shared <= MOST_LEARNED:
+    if learn_metric and shared <= MOST_ROTATED:
         third = max(settings.warmup // 3, 50)
         pilot = run_chains(
             _target(code, model, size, None),
@@ -100,7 +99,7 @@ def _target(code: Entry, model: Model, size: int, starts: Floats | None) -> Targ
 def _rotate(model: Model, found: Floats, shared: int) -> tuple[Model, Floats]:
     """The model seen through the pilot's covariance of its shared unknowns, and the pilot's draws seen likewise.
 
-    A covariance learned from few draws is drawn towards its diagonal. The map comes on top of the pilot's own.
+    A covariance learned from few draws is drawn towards its diagonal.
     """
     part = found[:, :shared]
     centre, covariance = part.mean(axis=0), np.cov(part, rowvar=False).reshape(shared, shared)
@@ -109,6 +108,4 @@ def _rotate(model: Model, found: Floats, shared: int) -> tuple[Model, Floats]:
     rotation = np.asarray(np.linalg.cholesky(covariance + 1e-10 * np.eye(shared)), dtype=np.float64)
     starts = found.copy()
     starts[:, :shared] = np.linalg.solve(rotation, (part - centre).T).T
-    if model.rotated:
-        centre, rotation = model.centre + model.rotation @ centre, model.rotation @ rotation
     return model._replace(rotated=shared, centre=centre, rotation=rotation), starts
