@@ -285,6 +285,16 @@ def test_no_divergences_and_chains_agree(mode: str) -> None:
     assert not any("diverged" in note for note in result.notes)
 
 
+def test_a_large_sum_of_squares_under_large_noise_is_not_taken_for_residual_variance() -> None:
+    """y'y of 1300 in 30 rows, from a feature twice its bounds away whose squares noise hides: v is 0.03, not 40."""
+    S = [[30.0, -60.0], [-60.0, 150.0]]
+    whole = np.array([[*S[0], 150.0], [*S[1], -390.0], [150.0, -390.0, 1300.0]])
+    problem = problem_of([(30, whole)] * 5, 130.0, "gaussian", True, True, 0.0)
+    model, _ = build(problem, scaled(problem), Exact()._covariate_prior(problem))
+    log_v = unknowns(fit(problem, 300))[..., -1].mean()
+    assert abs(log_v - model.log_v0) < 8.0 * model.scale_v  # it was 35 off, and trajectories diverged there
+
+
 def test_hard_cases_are_what_they_claim() -> None:
     assert np.linalg.eigvalsh(make(**HARD["indefinite S"][0]).S)[:, 0].min() < 0
     assert make(**HARD["noisy n below zero"][0]).n.min() < 3

@@ -6,6 +6,7 @@ Nothing here changes the posterior: a poor guess costs speed alone.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import gammaincinv, polygamma
 
 from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
 from noisewise.analyst.methods.believed import NormalCovariates
@@ -13,6 +14,9 @@ from noisewise.analyst.methods.exact.sound import above_noise, centred_noise, ro
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.gram import Floats
+
+# The prior probability of a larger v than one that is guessed.
+IMPLAUSIBLE = 1e-3
 
 
 class Regression(NamedTuple):
@@ -46,6 +50,10 @@ def guess_regression(problem: Problem, prior: ScaledPrior, n: Floats, scatter: F
     covariance += np.einsum("g,gi,gj->ij", weights, off, off)
     log_v = float(weights @ grid.log_v)
     sd_log_v = float(np.sqrt(weights @ (grid.log_v - log_v) ** 2))
+    # where noise hides S, u can ask for a v that the prior all but excludes: likelier S is larger than it was held at
+    largest = float(np.log(prior.scale / gammaincinv(prior.shape, IMPLAUSIBLE)))
+    if log_v > largest:
+        log_v, sd_log_v = largest, float(np.sqrt(polygamma(1, prior.shape)))
     return Regression(mean, covariance, log_v, sd_log_v, sd_z, np.sqrt(sd_u**2 + 4.0 * problem.sd_z**2 @ square))
 
 
