@@ -172,6 +172,6 @@ def _draw_all(results: Sequence[Result], path: Path) -> None:
     right.axhline(LEVEL, color="0.5", lw=0.6)
     right.set_xlabel("cell; grey: 99% of intervals that are right")
     right.set_ylabel("95% intervals that hold the truth")
-    right.legend(fontsize=8, frameon=False)
+    right.legend(fontsize=8, loc="upper left", ncols=2)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=90)
