@@ -49,7 +49,7 @@ def grid(
         ]
     if name == "covariates":
         chosen, kinds = methods or ("weak", "exact", "fixed-s", "gibbs-update"), ("uniform", "bernoulli", "lognormal")
-        sizes = itertools.product(chosen, rows or (100, 1000), epsilons or (1.0,), kinds)
+        sizes = itertools.product(chosen, rows or (100, 300, 1000), epsilons or (1.0,), kinds)
         return [Cell(method, n, epsilon, 3, True, covariates=kind) for method, n, epsilon, kind in sizes]
     sizes = itertools.product(
         methods or ("exact",), rows or (10, 30, 100, 1000), epsilons or (0.1, 0.5, 1.0, 5.0), (1, 3, 5), (1, 5), LAWS
