@@ -7,7 +7,8 @@ import numpy as np
 from scipy.stats import binom
 
 from experiments.pages import write_between
-from experiments.sbc.cells import LEVEL, Cell
+from experiments.sbc.cells import LEVEL, RANKED, Cell
+from experiments.sbc.fits import ENOUGH
 from experiments.sbc.results import Result, band_of
 from noisewise.evaluation.calibration import plot_ecdf_difference
 from noisewise.evaluation.trials import Archive
@@ -103,8 +104,23 @@ def _summary(results: Sequence[Result]) -> str:
         f"quantities lies between {min(means):.1%} and {max(means):.1%}.\n"
         f"- Coverages of single quantities outside {WANTED[0]:.0%} to {WANTED[1]:.0%}: {missed} of {len(shares)}; "
         f"intervals that are right give {chance:.0f} on average with so many trials.\n"
-        f"- Divergences: {sum(result.divergences for result in results)} draws, in "
-        f"{sum(result.divergences > 0 for result in results)} cells."
+        f"- Mean ranks over all cells, as shares: {_mean_ranks(results)} (0.5 is right).\n"
+        f"- Divergences: {sum(result.divergences for result in results)} draws; cells with any: "
+        f"{sum(result.divergences > 0 for result in results)}. Fits with fewer than {ENOUGH:.0f} effective draws even "
+        f"when made four times as long, counted like all others: {sum(result.few for result in results)}."
+    )
+
+
+def _mean_ranks(results: Sequence[Result]) -> str:
+    """Of v, the intercept and all slopes, with the standard error that independent ranks have."""
+    ranks: dict[str, list[np.ndarray]] = {}
+    for result in results:
+        for name, column in zip(result.cell.quantities, result.ranks.T, strict=True):
+            ranks.setdefault(name.split()[0], []).append((column + 0.5) / (RANKED + 1))
+    pooled = {name: np.concatenate(columns) for name, columns in ranks.items()}
+    return ", ".join(
+        f"{name} {shares.mean():.4f} (standard error {np.sqrt(1 / 12 / shares.size):.4f})"
+        for name, shares in pooled.items()
     )
 
 

@@ -6,6 +6,7 @@ from functools import cache, cached_property
 import numpy as np
 
 from experiments.sbc.cells import LEVEL, RANKED, Cell
+from experiments.sbc.fits import ENOUGH
 from noisewise.evaluation.calibration import Band, Uniformity, uniformity
 from noisewise.evaluation.trials import Archive
 
@@ -24,7 +25,7 @@ class Result:
     ranks: np.ndarray
     held: np.ndarray
     sd: float
-    effective: int
+    few: int  # fits with fewer effective draws than wanted, even when made longer
     divergences: int
     seconds: float
 
@@ -39,7 +40,7 @@ class Result:
             np.array([[int(row[name]) for name in cell.quantities] for row in rows]),
             np.array([[digit == "1" for digit in row["held"]] for row in rows]),
             float(np.mean([float(row["sd"]) for row in rows])),
-            int(np.median([int(row["effective"]) for row in rows])),
+            sum(int(row["effective"]) < ENOUGH for row in rows),
             sum(int(row["divergences"]) for row in rows),
             float(np.mean([float(row["seconds"]) for row in rows])),
         )
