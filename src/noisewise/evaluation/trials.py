@@ -102,19 +102,24 @@ def run_trials(
 ) -> int:
     """Run them on that many processes and keep each in the archive; how many were done within the time.
 
-    An interrupt ends it after the trials that are running; whatever was kept stays.
+    An interrupt or a trial's failure ends it after the trials that are running, which are kept like all before.
     """
     left = list(wanted)
     end, done = time.monotonic() + 60.0 * minutes, 0
     with ProcessPoolExecutor(workers, initializer=_leave_signals_to_parent) as pool:
+        running: dict[Future[Row], tuple[Case, int]] = {}
         try:
-            for case, number, row in _completed(pool, iter(left), AHEAD * workers, lambda: time.monotonic() < end):
-                archive.append(case, number, row)
+            for future in _completed(pool, iter(left), AHEAD * workers, lambda: time.monotonic() < end, running):
+                _keep(future, *running[future], archive)
+                del running[future]
                 done += 1
                 if progress is not None:
                     progress(done, len(left))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
+            for future, (case, number) in running.items():
+                if not future.cancelled() and future.exception() is None:
+                    archive.append(case, number, future.result())
             raise
     return done
 
@@ -126,10 +131,13 @@ def _leave_signals_to_parent() -> None:
 
 
 def _completed(
-    pool: ProcessPoolExecutor, left: Iterator[tuple[Case, int]], ahead: int, go_on: Callable[[], bool]
-) -> Iterator[tuple[Case, int, Row]]:
-    """Results as they come; few are handed out at a time, since grids are long and a run may end early."""
-    running: dict[Future[Row], tuple[Case, int]] = {}
+    pool: ProcessPoolExecutor,
+    left: Iterator[tuple[Case, int]],
+    ahead: int,
+    go_on: Callable[[], bool],
+    running: dict[Future[Row], tuple[Case, int]],
+) -> Iterator[Future[Row]]:
+    """What ends, as it ends; few are handed out at a time, since grids are long and a run may end early."""
 
     def hand_out(count: int) -> None:
         for case, number in islice(left, count) if go_on() else ():
@@ -138,8 +146,11 @@ def _completed(
     hand_out(ahead)
     while running:
         for future in wait(running, return_when=FIRST_COMPLETED).done:
-            case, number = running.pop(future)
-            if error := future.exception():
-                error.add_note(f"This was trial {number} of {case.name}.")
-            yield case, number, future.result()
+            yield future
             hand_out(1)
+
+
+def _keep(future: Future[Row], case: Case, number: int, archive: Archive) -> None:
+    if error := future.exception():
+        error.add_note(f"This was trial {number} of {case.name}.")
+    archive.append(case, number, future.result())
