@@ -2,6 +2,7 @@
 
     python -m experiments.sbc methods                 the grid of docs/calibration.md
     python -m experiments.sbc exact --trials 50       the grid of docs/exact-sbc.md
+    python -m experiments.sbc defaults                a few trials of each cell with default settings: do any diverge?
     python -m experiments.sbc covariates              covariates that are not normal, on the same page
     python -m experiments.sbc pages                   tables and figures of both pages, from what is there
     python -m experiments.sbc methods --methods gibbs-update --rows 10 --trials 20 --results build/some
@@ -28,6 +29,7 @@ METHODS = (
     "fixed-s",
     "normal-x",
     "exact",
+    "weak",
     "individual",
     "gibbs-update",
     "gibbs-update-exact",
@@ -35,11 +37,16 @@ METHODS = (
     "gibbs-noisy",
 )
 SHAPES = ((1, True), (3, False))
-TRIALS = {"methods": 300, "covariates": 500, "exact": 500}
+TRIALS = {"methods": 300, "covariates": 500, "exact": 500, "defaults": 10}
+NOT_NORMAL = ("uniform", "bernoulli", "lognormal", "narrow", "correlated", "real", "differing")
 
 
 def grid(
-    name: str, methods: Sequence[str] = (), rows: Sequence[int] = (), epsilons: Sequence[float] = ()
+    name: str,
+    methods: Sequence[str] = (),
+    rows: Sequence[int] = (),
+    epsilons: Sequence[float] = (),
+    holders: Sequence[int] = (),
 ) -> list[Cell]:
     """The cells of a grid, or of a part of it, in the order of its page."""
     if name == "methods":
@@ -48,18 +55,25 @@ def grid(
             Cell(method, n, epsilon, *shape, covariates=own_covariates(method)) for method, shape, epsilon, n in sizes
         ]
     if name == "covariates":
-        chosen, kinds = methods or ("weak", "exact", "fixed-s", "gibbs-update"), ("uniform", "bernoulli", "lognormal")
-        sizes = itertools.product(chosen, rows or (100, 300, 1000), epsilons or (1.0,), kinds)
-        return [Cell(method, n, epsilon, 3, True, covariates=kind) for method, n, epsilon, kind in sizes]
+        chosen = methods or ("weak", "exact", "fixed-s", "gibbs-update")
+        sizes = itertools.product(chosen, rows or (100, 300, 1000), epsilons or (1.0,), holders or (1, 5), NOT_NORMAL)
+        cells = [Cell(method, n, epsilon, 3, True, J, covariates=kind) for method, n, epsilon, J, kind in sizes]
+        return [cell for cell in cells if cell.J > 1 or cell.covariates != "differing"]
+    usual = ("exact-defaults",) if name == "defaults" else ("exact",)
     sizes = itertools.product(
-        methods or ("exact",), rows or (10, 30, 100, 1000), epsilons or (0.1, 0.5, 1.0, 5.0), (1, 3, 5), (1, 5), LAWS
+        methods or usual,
+        rows or (10, 30, 100, 1000),
+        epsilons or (0.1, 0.5, 1.0, 5.0),
+        (1, 3, 5),
+        holders or (1, 5),
+        LAWS,
     )
     return [Cell(method, n, epsilon, d, True, J, law) for method, n, epsilon, d, J, law in sizes]
 
 
 def own_covariates(method: str) -> str:
     """Rows are drawn from the method's own model."""
-    return {"gibbs-prior": "known", "gibbs-noisy": "uniform"}.get(method, "normal")
+    return {"gibbs-prior": "known", "gibbs-noisy": "uniform", "weak": "bounds"}.get(method, "normal")
 
 
 def main() -> None:
@@ -71,6 +85,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="+", default=())
     parser.add_argument("--rows", nargs="+", type=int, default=(), help="n of each holder")
     parser.add_argument("--epsilons", nargs="+", type=float, default=())
+    parser.add_argument("--holders", nargs="+", type=int, default=(), help="how many, in the grids that have several")
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument(
         "--minutes", type=float, default=float("inf"), help="stop after this long; what is done is kept"
@@ -80,10 +95,10 @@ def main() -> None:
     options = parser.parse_args()
     archive = Archive(options.results)
     if options.grid == "pages":
-        write_pages(archive, options.docs, grid("methods"), grid("exact"), grid("covariates"))
+        write_pages(archive, options.docs, grid("methods"), grid("exact"), grid("covariates"), grid("defaults"))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped; what is done is kept."))
-    cells = grid(options.grid, options.methods, options.rows, options.epsilons)
+    cells = grid(options.grid, options.methods, options.rows, options.epsilons, options.holders)
     left = by_number(cells, options.trials or TRIALS[options.grid], archive)
     print(f"{len(left)} trials to run with {options.workers} workers.", file=sys.stderr)
     run_trials(left, archive, workers=options.workers, minutes=options.minutes, progress=told())

@@ -8,7 +8,8 @@ import numpy as np
 
 import noisewise as nw
 from experiments.sbc.fits import effort_of, fit, in_words
-from experiments.sbc.simulate import COVARIATES, Simulated, simulate
+from experiments.sbc.rows import COVARIATES
+from experiments.sbc.simulate import Simulated, simulate
 from noisewise.evaluation.calibration import covered, rank_of
 
 RANKED = 99  # draws that a true value is ranked among, so ranks are 0 ... 99

@@ -54,6 +54,8 @@ def effort_of(method: str, n: int, epsilon: float) -> Effort:
         case "exact" | "weak":
             covariates = {"covariates": "weak"} if method == "weak" else {}
             return Effort("exact", {"cores": 1, **covariates}, draws=400, warmup=150)
+        case "exact-defaults":
+            return Effort("exact", {"cores": 1}, chains=4, draws=1000)
         case "individual":
             return Effort(method, {"cores": 1}, chains=2, draws=250, warmup=300)
         case "normal-x":

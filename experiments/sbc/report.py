@@ -1,4 +1,4 @@
-"""Tables and figures of docs/calibration.md and docs/exact-sbc.md, from what the archive holds."""
+"""Tables and figures of docs/calibration.md, docs/exact-sbc.md and docs/exact.md, from what the archive holds."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -15,12 +15,18 @@ from noisewise.evaluation.trials import Archive
 
 FEWEST = 20  # trials that a cell needs to be shown
 WANTED = (0.93, 0.97)  # for coverage of 95% intervals over 500 trials
+WANTED_ELSEWHERE = (0.92, 0.98)  # where rows are from nobody's model
 
 
 def write_pages(
-    archive: Archive, docs: Path, methods: Sequence[Cell], exact: Sequence[Cell], others: Sequence[Cell]
+    archive: Archive,
+    docs: Path,
+    methods: Sequence[Cell],
+    exact: Sequence[Cell],
+    others: Sequence[Cell],
+    defaults: Sequence[Cell],
 ) -> None:
-    """Both pages' generated parts, and the figures."""
+    """The pages' generated parts, and the figures."""
     folder = docs / "figures"
     by_method: dict[str, list[Result]] = {}
     for result in _read(archive, methods):
@@ -32,15 +38,17 @@ def write_pages(
     write_between(docs / "calibration.md", "sbc", "\n\n".join(sections))
     grid = _read(archive, exact)
     page = docs / "exact-sbc.md"
-    write_between(page, "summary", _summary(grid))
+    write_between(page, "summary", f"{_summary(grid)}\n{_defaults(_read(archive, defaults, fewest=1))}".rstrip())
     write_between(page, "grid", _grid_table(grid))
-    write_between(page, "covariates", _covariates_table(_read(archive, others)))
+    elsewhere = _read(archive, others)
+    write_between(page, "covariates", f"{_covariates_summary(elsewhere)}\n\n{_covariates_table(elsewhere)}")
+    write_between(docs / "exact.md", "covariates", _slopes_by_method(elsewhere))
     _draw_all(grid, folder / "sbc-exact-grid.png")
 
 
-def _read(archive: Archive, cells: Iterable[Cell]) -> list[Result]:
+def _read(archive: Archive, cells: Iterable[Cell], fewest: int = FEWEST) -> list[Result]:
     found = [result for cell in cells if (result := Result.read(archive, cell))]
-    return [result for result in found if result.trials >= FEWEST]
+    return [result for result in found if result.trials >= fewest]
 
 
 def _method_table(results: Sequence[Result]) -> str:
@@ -111,6 +119,21 @@ def _summary(results: Sequence[Result]) -> str:
     )
 
 
+def _defaults(results: Sequence[Result]) -> str:
+    """How the sampler fares at its defaults, with which the grid itself would take days."""
+    if not results:
+        return ""
+    trials = [result.trials for result in results]
+    count = f"{min(trials)}" if min(trials) == max(trials) else f"{min(trials)} to {max(trials)}"
+    held = np.concatenate([result.held.ravel() for result in results])
+    return (
+        f"- With default settings (4 chains of 1000 draws), the first {count} data sets of each of {len(results)} "
+        f"cells, {sum(trials):,} fits: {sum(result.divergences for result in results)} draws diverged; "
+        f"{sum(result.few for result in results)} fits had fewer than {ENOUGH:.0f} effective draws; intervals hold the "
+        f"truth in {held.mean():.1%} of {held.size:,} cases."
+    )
+
+
 def _mean_ranks(results: Sequence[Result]) -> str:
     """Of v, the intercept and all slopes, with the standard error that independent ranks have."""
     ranks: dict[str, list[np.ndarray]] = {}
@@ -129,19 +152,54 @@ def _chance_outside(trials: int) -> float:
     return float(binom.cdf(low - 1, trials, LEVEL) + binom.sf(high, trials, LEVEL))
 
 
+def _covariates_summary(results: Sequence[Result]) -> str:
+    """A row a method: of how many slopes intervals hold the truth as often as they should, too rarely, too often."""
+    low, high = WANTED_ELSEWHERE
+    lines = [
+        f"| holders | method | cells | slopes | held in {low:.0%} to {high:.0%} | rarer | more often | rarest "
+        "| most often |",
+        "|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    groups = dict.fromkeys((result.cell.J, result.cell.method) for result in results)
+    for J, method in sorted(groups, key=lambda group: group[0]):
+        own = [result for result in results if (result.cell.J, result.cell.method) == (J, method)]
+        shares = np.concatenate([result.coverage(LEVEL)[1:-1] for result in own])
+        rare, often = int((shares < low).sum()), int((shares > high).sum())
+        lines.append(
+            f"| {J} | {method} | {len(own)} | {shares.size} | {shares.size - rare - often} | {rare} | {often} "
+            f"| {shares.min():.3f} | {shares.max():.3f} |"
+        )
+    return "\n".join(lines)
+
+
+def _slopes_by_method(results: Sequence[Result]) -> str:
+    """A row for each law and n, a column a method: slopes' coverage, least to largest, and their mean sd."""
+    cells = {(one.cell.J, one.cell.covariates, one.cell.n, one.cell.method): one for one in results}
+    methods = dict.fromkeys(key[-1] for key in cells)
+    lines = [f"| holders | covariates | n | {' | '.join(methods)} |", "|---:|---|---:|" + "---|" * len(methods)]
+    for J, covariates, n in sorted({key[:-1] for key in cells}):
+        texts = []
+        for method in methods:
+            result = cells.get((J, covariates, n, method))
+            slopes = result.coverage(LEVEL)[1:-1] if result else None
+            texts.append(f"{slopes.min():.3f} to {slopes.max():.3f}, sd {result.sd:.2g}" if result else "")
+        lines.append(f"| {J} | {covariates} | {n} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
 def _covariates_table(results: Sequence[Result]) -> str:
     lines = [
-        "| covariates | n | epsilon | method | trials | 95% holds: intercept | slopes, least to largest | v "
+        "| holders | covariates | n | epsilon | method | trials | 95% holds: intercept | slopes, least to largest | v "
         "| sd of slopes | divergences | s a fit |",
-        "|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+        "|---:|---|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for result in sorted(results, key=lambda one: (one.cell.covariates, one.cell.n, one.cell.epsilon)):
+    for result in sorted(results, key=lambda one: (one.cell.J, one.cell.covariates, one.cell.n, one.cell.epsilon)):
         cell, share = result.cell, result.coverage(LEVEL)
         slopes = share[1:-1]
         lines.append(
-            f"| {cell.covariates} | {cell.n} | {cell.epsilon:g} | {cell.method} | {result.trials} | {share[0]:.3f} "
-            f"| {slopes.min():.3f} to {slopes.max():.3f} | {share[-1]:.3f} | {result.sd:.3g} | {result.divergences} "
-            f"| {result.seconds:.2g} |"
+            f"| {cell.J} | {cell.covariates} | {cell.n} | {cell.epsilon:g} | {cell.method} | {result.trials} "
+            f"| {share[0]:.3f} | {slopes.min():.3f} to {slopes.max():.3f} | {share[-1]:.3f} | {result.sd:.3g} "
+            f"| {result.divergences} | {result.seconds:.2g} |"
         )
     return "\n".join(lines)
 

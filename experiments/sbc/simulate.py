@@ -7,18 +7,13 @@ from functools import cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy.stats import invwishart
 
 import noisewise as nw
+from experiments.sbc.rows import draw_rows
 from noisewise.analyst.prior import Prior, ScaledPrior
 from noisewise.analyst.units import Units
 from noisewise.gram import Floats, Layout
 from noisewise.privacy.calibration import NoisePlan, plan_noise
-
-# normal: mu ~ N(0, I), Sigma ~ inverse-Wishart(0.2 I, d + 2), the prior of every method that learns them (mu = 0
-# without an intercept); known: N(0, I/3), which gibbs-prior takes for granted; the others are not normal.
-COVARIATES = ("normal", "known", "uniform", "bernoulli", "lognormal")
-SCATTER = 0.2
 
 
 class Simulated(NamedTuple):
@@ -34,7 +29,7 @@ def simulate(study: nw.Study, n: int, J: int, covariates: str, rng: np.random.Ge
     prior, _, _ = _public(study)
     theta = rng.multivariate_normal(prior.mean, prior.covariance, method="cholesky")
     v = prior.scale / rng.gamma(prior.shape)
-    x = _rows(study, (J, n, study.d), covariates, rng)
+    x = draw_rows(study, J, n, covariates, rng)
     slopes = theta[int(study.intercept) :]
     y = x @ slopes + (theta[0] if study.intercept else 0.0) + np.sqrt(v) * rng.standard_normal((J, n))
     w = np.concatenate([np.ones((J, n, 1)), x, y[..., None]], axis=2)
@@ -74,21 +69,6 @@ def _entries(layout: Layout, w: Floats) -> Floats:
         else:
             parts.append(np.array([w[:, list(entry)].prod(axis=1).sum() for entry in block.entries]))
     return np.concatenate(parts)
-
-
-def _rows(study: nw.Study, shape: tuple[int, int, int], covariates: str, rng: np.random.Generator) -> Floats:
-    d = study.d
-    if covariates == "uniform":
-        return rng.uniform(-1.0, 1.0, shape)
-    if covariates == "bernoulli":
-        return np.where(rng.random(shape) < 0.3, 1.0, -1.0)
-    if covariates == "lognormal":  # clipped to bounds of 0 and 5
-        return np.minimum(rng.lognormal(size=shape), 5.0) / 2.5 - 1.0
-    if covariates == "known":
-        return np.sqrt(1.0 / 3.0) * rng.standard_normal(shape)
-    mu = rng.standard_normal(d) if study.intercept else np.zeros(d)
-    Sigma = np.atleast_2d(invwishart(d + 2, SCATTER * np.eye(d)).rvs(random_state=rng))
-    return mu + rng.standard_normal(shape) @ np.linalg.cholesky(Sigma).T
 
 
 @cache

@@ -7,14 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from experiments.accuracy import DIMENSIONS, METHODS, Case
 from experiments.accuracy_report import write_page
 from experiments.pages import write_between
 from experiments.projection import EPSILONS, SIZES, methods
 from experiments.projection import Case as Projected
-from experiments.sbc.cells import RANKED, Cell
+from experiments.sbc.cells import RANKED, Cell, study_of
 from experiments.sbc.results import Result
+from experiments.sbc.rows import draw_rows
 from noisewise.evaluation.trials import Archive
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +53,7 @@ def test_every_stored_replication_is_readable_and_has_todays_settings():
 def test_calibration_runs_resumes_and_writes_its_pages(tmp_path):
     docs, results = tmp_path / "docs", tmp_path / "results"
     docs.mkdir()
-    for page in ("calibration.md", "exact-sbc.md"):
+    for page in ("calibration.md", "exact-sbc.md", "exact.md"):
         shutil.copy(ROOT / "docs" / page, docs / page)
     small = ["experiments.sbc", "methods", "--methods", "naive", "fixed-s", "--rows", 10, "--results", results]
     run(*small, "--trials", 10)
@@ -82,7 +84,7 @@ def test_verdicts_on_known_errors(tmp_path):
     """Twice the error of the best is worse, half of it better, the same level; in every resample."""
     for factor, verdict in ((2.0, "worse"), (0.5, "better"), (1.0, "level")):
         archive, page = Archive(tmp_path / verdict), tmp_path / f"{verdict}.md"
-        page.write_text("<!-- accuracy: begin -->\n<!-- accuracy: end -->\n")
+        page.write_text("".join(f"<!-- {name}: begin -->\n<!-- {name}: end -->\n" for name in ("epsilons", "accuracy")))
         cases = [Fixed("exact", factor), Fixed("fixed-s", 1.0), Fixed("normal-x", 5.0)]
         for case in cases:
             for number in range(12):
@@ -90,7 +92,40 @@ def test_verdicts_on_known_errors(tmp_path):
         write_page(archive, cases, page)
         text = page.read_text()
         ratio = f"{factor:.2f} ({factor:.2f} to {factor:.2f})"
+        fifth = f"{factor / 5:.2f} ({factor / 5:.2f} to {factor / 5:.2f})"
+        assert f"| 0.1 | {ratio} | {fifth} |" in text  # by epsilon, beside fixed-s and normal-x
         assert f"| 2 | 1 | 0.1 | 12 | {2 * factor:.2g} | 2 | 10 | fixed-s | {ratio} | {verdict} |" in text
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_rows_within_bounds_have_the_moments_that_weak_covariates_expect(intercept):
+    """1000 tables of two features: flat means and sds far from the walls, flat correlations."""
+    study, rng = study_of(2, intercept, 1.0, "gaussian", False), np.random.default_rng(1)
+    x = np.stack([draw_rows(study, 1, 2000, "bounds", rng)[0] for _ in range(1000)])
+    mean, sd = x.mean(axis=1), x.std(axis=1)
+    # the wall is felt from moments of 0.6 on; a KS test each at 1e-6, 5 in all: below 1e-5
+    far = (sd[:, 0] < 0.4) & (np.abs(mean[:, 0]) < 0.4)
+    assert far.sum() > 80
+    correlations = np.array([np.corrcoef(table.T)[0, 1] for table in x])
+    tests = [kstest(correlations, "uniform", (-1, 2)).pvalue, kstest(sd[far, 0], "uniform", (0, 0.4)).pvalue]
+    if intercept:
+        tests.append(kstest(mean[far, 0], "uniform", (-0.4, 0.8)).pvalue)
+    assert min(tests) > 1e-6
+
+
+def test_real_rows_are_within_their_bounds(data_folder):
+    study = study_of(3, True, 1.0, "gaussian", False)
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        x = draw_rows(study, 1, 50, "real", rng)
+        assert x.shape == (1, 50, 3)
+        assert np.abs(x).max() <= 1.0
+
+
+def test_real_rows_name_the_variable_that_they_need(monkeypatch):
+    monkeypatch.delenv("NOISEWISE_DATA", raising=False)
+    with pytest.raises(SystemExit, match="NOISEWISE_DATA"):
+        draw_rows(study_of(3, True, 1.0, "gaussian", False), 1, 50, "real", np.random.default_rng(2))
 
 
 def test_projection_runs_resumes_and_writes_its_page(tmp_path, data_folder):

@@ -44,6 +44,7 @@ MODES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "own covariates": ({}, {"shared_covariates": False}),
     "weak": ({"noise_n": 8.0}, {"covariates": "weak"}),
     "weak, no constant": ({"constant": False}, {"covariates": "weak"}),
+    "weak, own covariates": ({"d": 3}, {"covariates": "weak", "shared_covariates": False}),
     "fewer rows than coefficients": ({"d": 4, "n": (3, 40)}, {}),
     "little noise": ({"noise": 0.1}, {}),
 }
@@ -154,13 +155,12 @@ def brute_force(problem: Problem, weak: bool, rng: np.random.Generator, count: i
     n = rng.uniform(3, problem.n[0] + 12 * problem.sd_n[0], count) if n_noisy else np.full(count, problem.n[0])
     log_weight = np.zeros(count)
     if weak:
-        mean, variance = rng.uniform(-1.4, 1.4, count), rng.uniform(0, 1.4, count)
-        log_weight -= ((mean**2 + variance) / 1.0) ** 8  # two walls, of the feature and of the whole row, of 1/2 each
-        scatter = n * variance
+        mu, Sigma = rng.uniform(-1.4, 1.4, count), rng.uniform(0, 1.2, count) ** 2
+        log_weight -= (mu**2 + Sigma) ** 8  # two walls, of the feature and of the whole row, of 1/2 each
     else:
-        Sigma = 0.1 / rng.gamma(1.5, size=count)  # inverse-Wishart(0.2, 3) in one dimension
-        mean = rng.standard_normal(count) + np.sqrt(Sigma / n) * rng.standard_normal(count)
-        scatter = Sigma * rng.chisquare(n - 1)
+        mu, Sigma = rng.standard_normal(count), 0.1 / rng.gamma(1.5, size=count)  # inverse-Wishart(0.2, 3)
+    mean = mu + np.sqrt(Sigma / n) * rng.standard_normal(count)
+    scatter = Sigma * rng.chisquare(n - 1)
     K = np.array([[np.sqrt(n), 0 * n], [np.sqrt(n) * mean, np.sqrt(scatter)]])
     theta, v = rng.standard_normal((2, count)), 0.1 / rng.gamma(2.0, size=count)
     w = np.einsum("abi,ai->bi", K, theta) + np.sqrt(v) * rng.standard_normal((2, count))
@@ -358,7 +358,7 @@ def test_no_noise_names_the_method_to_use() -> None:
     [
         ({"covariates": "uniform"}, "'normal' and 'weak'"),
         ({"metric": "dense"}, "'learned' and 'diagonal'"),
-        ({"shared_covariates": 1}, "True or False"),
+        ({"shared_covariates": 1}, "True, False, or None"),
         ({"covariate_scatter": -1.0}, "positive"),
         ({"covariate_scatter": [[1.0, 2.0], [2.0, 1.0]]}, "symmetric positive definite matrix"),
         ({"covariate_scatter": [[1.0, 0.0], [0.5, 1.0]]}, "symmetric positive definite matrix"),
@@ -370,6 +370,8 @@ def test_no_noise_names_the_method_to_use() -> None:
         ({"cores": 0}, "at least 1"),
         ({"target_accept": 1.0}, "below 1"),
         ({"covariate_freedom": 0.5}, "above 1"),
+        ({"covariates": "weak", "covariate_scatter": 0.5}, "leave covariate_scatter out, or use covariates='normal'"),
+        ({"covariates": "weak", "mean_spread": 2.0}, "mean_spread is part of the prior of normal covariates"),
     ],
 )
 def test_bad_options_are_refused(options: dict[str, Any], words: str) -> None:
@@ -377,6 +379,7 @@ def test_bad_options_are_refused(options: dict[str, Any], words: str) -> None:
         fit(make(), **options)
 
 
-def test_too_few_rows_for_weak_covariates_are_named() -> None:
-    with pytest.raises(FitError, match="'h1' has 3 rows.*at least 4.*covariates='normal'"):
-        fit(make(n=(50, 3)), covariates="weak")
+@pytest.mark.parametrize("covariates", ["normal", "weak"])
+def test_too_few_rows_are_named(covariates: str) -> None:
+    with pytest.raises(FitError, match="'h1' has 1 rows.*at least 2 from each. Leave it out"):
+        fit(make(n=(50, 1)), covariates=covariates)

@@ -5,7 +5,7 @@ what all holders share is a ``guess``, and each latent's ``pull`` is its prior v
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -40,9 +40,9 @@ UNEVEN = 0.13
 
 @dataclass(frozen=True, eq=False)
 class CovariatePrior:
-    """Of normal covariates, or of weak ones: the bounds."""
+    """What is believed of a distribution of covariates: ``normal``, or the bounds for weak ones; uniform is known."""
 
-    weak: bool
+    kind: Literal["normal", "weak", "uniform"]
     shared: bool
     normal: NormalCovariates
     largest_moment: float
@@ -69,19 +69,19 @@ class _Latents(NamedTuple):
 def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> tuple[Model, int]:
     """The model with its constants, and how many unknowns it has."""
     p, J, first = problem.order, problem.J, int(problem.units.constant)
-    d = p - first
+    d, weak = p - first, covariates.kind == "weak"
     n, low, centre = sound_rows(problem)
     scatter = np.stack([sound_scatter(problem, j, n[j]) for j in range(J)])
     regression = guess_regression(problem, prior, n, scatter)
-    blocks = 0 if covariates.weak else 1 if covariates.shared else J
+    blocks = 0 if covariates.kind == "uniform" else 1 if covariates.shared else J
     groups = [list(range(J))] if blocks == 1 else [[j] for j in range(blocks)]
-    anchors = [guess_covariates(problem, covariates.normal, n, group) for group in groups]
-    latents = _latents(problem, covariates, n, scatter, anchors, regression)
+    anchors = [guess_covariates(problem, covariates.normal, weak, n, group) for group in groups]
+    latents = _latents(problem, n, scatter, anchors, regression)
 
     rank = np.minimum(d, n - first)
     noisy_n, has_rss = problem.sd_n > 0.0, (n > p) & (problem.u is not None)
     block_size = d * (d + 1) // 2 + first * d
-    factor_size = np.where(covariates.weak, block_size, first * d + rank * d - rank * (rank - 1) // 2)
+    factor_size = first * d + rank * d - rank * (rank - 1) // 2
     sizes = noisy_n + factor_size + first + rank + has_rss
     start = p + 1 + blocks * block_size + np.concatenate([[0], np.cumsum(sizes)])
     at_factor = start[:-1] + noisy_n
@@ -93,7 +93,7 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         J=J,
         blocks=blocks,
         block_size=block_size,
-        weak=int(covariates.weak),
+        weak=int(weak),
         has_u=int(problem.u is not None),
         log_v0=regression.log_v,
         scale_v=regression.sd_log_v,
@@ -113,8 +113,8 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
         factor_Lambda=root(covariates.normal.Lambda),
         mean_mu=covariates.normal.mean,
         precision_mu=covariates.normal.precision,
-        K0=np.array([anchor.K0 for anchor in anchors]),
-        scale_R=np.array([anchor.scale_R for anchor in anchors]),
+        K0=np.array([anchor.where for anchor in anchors]),
+        scale_R=np.array([anchor.scale for anchor in anchors]),
         mu0=np.array([anchor.mu0 for anchor in anchors]),
         factor_mu=np.array([anchor.factor_mu for anchor in anchors]),
         n=n,
@@ -151,7 +151,6 @@ def build(problem: Problem, prior: ScaledPrior, covariates: CovariatePrior) -> t
 
 def _latents(
     problem: Problem,
-    covariates: CovariatePrior,
     n: Floats,
     scatter: Floats,
     anchors: list[CovariateGuess],
@@ -163,17 +162,18 @@ def _latents(
         *(np.zeros((J, p)) for _ in range(4)),
         *(np.zeros(J) for _ in range(4)),
     )
-    place = _place_weak if covariates.weak else _place_normal
     for j in range(J):
         K = sound_factor(problem, j, n[j], scatter[j])
-        prior_factor = K[first:, first:] / np.sqrt(n[j]) if covariates.weak else anchors[j % len(anchors)].K0
+        anchor = anchors[j % len(anchors)] if anchors else None
+        prior_factor = anchor.factor if anchor else K[first:, first:] / np.sqrt(n[j])
+        sure = np.concatenate([np.ones(first), anchor.sure if anchor else np.ones(p - first)])
         out.sd_S[j], out.sd_z[j] = _usable_sds(problem, j, K, prior_factor, v0)
         sd = out.sd_S[j].copy()
         sd[first:, first:] = np.maximum(sd[first:, first:], centred_noise(problem, j, sound_mean(problem, j, n[j])))
-        out.K[j], out.pull_K[j], out.scale_K[j] = place(n[j], first, K, prior_factor, sd, covariates)
+        out.K[j], out.pull_K[j], out.scale_K[j] = _place(n[j], first, K, prior_factor, sure, sd)
         out.w[j] = np.linalg.solve(K, problem.z[j])
         # prior variance over noise variance; what tells w - K'theta is z - S theta, so the noise of S counts, too
-        told = v0 * ((K / np.maximum(out.sd_z[j], regression.sd_z[j])[:, None]) ** 2).sum(axis=0)
+        told = v0 * ((K * (sure / np.maximum(out.sd_z[j], regression.sd_z[j]))[:, None]) ** 2).sum(axis=0)
         out.pull_w[j] = told / (1.0 + told)
         out.scale_w[j] = np.sqrt(v0 ** out.pull_w[j] * (1.0 - out.pull_w[j]))
         if problem.u is None:
@@ -218,39 +218,17 @@ def _usable_sds(problem: Problem, j: int, K: Floats, prior_factor: Floats, v0: f
     return sd_S, sd_z
 
 
-def _place_normal(
-    n: float, first: int, K: Floats, L: Floats, sd: Floats, prior: CovariatePrior
-) -> tuple[Floats, Floats, Floats]:
-    """Latents of K given normal covariates with factor L: T_ab has prior variance 1, log T_bb 1 / (2 freedom)."""
-    rows = np.concatenate([np.ones(first), np.diag(L)])
-    told = (np.outer(rows, np.diag(K)) / sd) ** 2
+def _place(n: float, first: int, K: Floats, L: Floats, sure: Floats, sd: Floats) -> tuple[Floats, Floats, Floats]:
+    """Latents of K given covariates' factor L: T_ab has prior variance 1, log T_bb 1 / (2 freedom)."""
+    rows, size = sure * np.concatenate([np.ones(first), np.diag(L)]), sure * np.diag(K)
+    told = (np.outer(rows, size) / sd) ** 2
     spread = np.ones_like(K)
     freedom = np.maximum(n - first - np.arange(L.shape[0]), 1.0)
     diagonal = np.arange(first, K.shape[0])
     spread[diagonal, diagonal] = 1.0 / (2.0 * freedom)
-    size = np.diag(K)[first:]
-    told[diagonal, diagonal] = spread[diagonal, diagonal] * (2.0 * size**2 / np.diag(sd)[first:]) ** 2
+    told[diagonal, diagonal] = spread[diagonal, diagonal] * (2.0 * size[first:] ** 2 / np.diag(sd)[first:]) ** 2
     pull = told / (1.0 + told)
     where = K.copy()
     known = pull[diagonal, diagonal]
-    where[diagonal, diagonal] = known * np.log(size) + 0.5 * (1.0 - known) * np.log(freedom)
+    where[diagonal, diagonal] = known * np.log(np.diag(K)[first:]) + 0.5 * (1.0 - known) * np.log(freedom)
     return where, pull, np.sqrt(spread * (1.0 - pull))
-
-
-def _place_weak(
-    n: float, first: int, K: Floats, L: Floats, sd: Floats, prior: CovariatePrior
-) -> tuple[Floats, Floats, Floats]:
-    """Latents of K with weak covariates: the means, log variances and directions of ``weak_factor``."""
-    d, size = L.shape[0], np.diag(K)
-    centred = K[first:, first:]
-    variance = np.clip((centred**2).sum(axis=1) / n, 1e-6, prior.largest_moment)
-    where, scale = np.zeros_like(K), np.zeros_like(K)
-    where[first:, first:] = np.clip(centred / np.diag(centred)[:, None], -2.0, 2.0)
-    scale[first:, first:] = 1.0 / np.sqrt(d + 2.0 + (np.outer(size, size) / sd)[first:, first:] ** 2)
-    diagonal = np.arange(first, d + first)
-    where[diagonal, diagonal] = np.log(variance)
-    scale[diagonal, diagonal] = 1.0 / np.sqrt(1.0 + (n * variance / np.diag(sd)[first:]) ** 2)
-    if first:
-        where[1:, 0] = np.clip(K[1:, 0] / np.sqrt(n), -1.0, 1.0) * np.sqrt(prior.largest_moment)
-        scale[1:, 0] = 1.0 / np.sqrt(1.0 / prior.largest_moment + (n / sd[1:, 0]) ** 2)
-    return where, np.zeros_like(K), scale

@@ -18,8 +18,35 @@ POWER = 1.0  # Sigma's entries are squares of R, and its prior's wall is exp(-1 
 
 
 @compiled
-def _start(data: Floats, block: int) -> int:
+def block_start(data: Floats, block: int) -> int:
+    """Where its unknowns are in x: those of the covariance row by row, then those of the mean."""
     return whole(data, at.P) + 1 + block * whole(data, at.BLOCK_SIZE)
+
+
+@compiled
+def mean_of_block(data: Floats, block: int, x: Floats, mu: Floats) -> None:
+    """Fills mu; with no constant it stays as it came, 0."""
+    if whole(data, at.FIRST) == 0:
+        return
+    d = whole(data, at.D)
+    i = block_start(data, block) + d * (d + 1) // 2
+    mu0, factor = place(data, at.MU0, block, d), place(data, at.FACTOR_MU, block, d * d)
+    for a in range(d):
+        mu[block, a] = data[mu0 + a]
+        for b in range(a + 1):
+            mu[block, a] += data[factor + a * d + b] * x[i + b]
+
+
+@compiled
+def mean_of_block_back(data: Floats, block: int, mubar: Floats, grad: Floats) -> None:
+    """The chain rule through ``mean_of_block``."""
+    if whole(data, at.FIRST) == 0:
+        return
+    d = whole(data, at.D)
+    i, factor = block_start(data, block) + d * (d + 1) // 2, place(data, at.FACTOR_MU, block, d * d)
+    for a in range(d):
+        for b in range(a + 1):
+            grad[i + b] += data[factor + a * d + b] * mubar[block, a]
 
 
 @compiled
@@ -27,7 +54,7 @@ def covariate_block(
     data: Floats, block: int, x: Floats, L: Floats, log_L: Floats, mu: Floats, R: Floats, X: Floats
 ) -> float:
     """Fills L, the logarithms of its diagonal and mu (and R, X, which the way back needs); returns the log prior."""
-    d, kappa, i = whole(data, at.D), number(data, at.KAPPA), _start(data, block)
+    d, kappa, i = whole(data, at.D), number(data, at.KAPPA), block_start(data, block)
     K0, scale, root = (
         place(data, at.K0, block, d * d),
         place(data, at.SCALE_R, block, d * d),
@@ -55,13 +82,10 @@ def covariate_block(
         for b in range(a + 1):
             X[block, a, b] /= L[block, a, a]
             log_p -= 0.5 * X[block, a, b] * X[block, a, b]
+    mean_of_block(data, block, x, mu)
     if whole(data, at.FIRST) == 1:
-        mu0, factor = place(data, at.MU0, block, d), place(data, at.FACTOR_MU, block, d * d)
         for a in range(d):
-            mean = data[mu0 + a]
-            for b in range(a + 1):
-                mean += data[factor + a * d + b] * x[i + b]
-            mu[block, a], off = mean, mean - item(data, at.MEAN_MU, a)
+            off = mu[block, a] - item(data, at.MEAN_MU, a)
             log_p -= 0.5 * item(data, at.PRECISION_MU, a) * off * off
     return log_p
 
@@ -80,7 +104,7 @@ def covariate_block_back(
     grad: Floats,
 ) -> None:
     """The chain rule through ``covariate_block``; Lbar, mubar come in with what the holders added."""
-    d, i, kappa = whole(data, at.D), _start(data, block), number(data, at.KAPPA)
+    d, i, kappa = whole(data, at.D), block_start(data, block), number(data, at.KAPPA)
     K0, scale = place(data, at.K0, block, d * d), place(data, at.SCALE_R, block, d * d)
     _wishart_back(block, X, L, Lbar)
     for c in range(d):
@@ -95,12 +119,9 @@ def covariate_block_back(
                 grad[i] += data[scale + c * d + b] * Rbar
             i += 1
     if whole(data, at.FIRST) == 1:
-        factor = place(data, at.FACTOR_MU, block, d * d)
         for a in range(d):
-            off = mu[block, a] - item(data, at.MEAN_MU, a)
-            bar = mubar[block, a] - item(data, at.PRECISION_MU, a) * off
-            for b in range(a + 1):
-                grad[i + b] += data[factor + a * d + b] * bar
+            mubar[block, a] -= item(data, at.PRECISION_MU, a) * (mu[block, a] - item(data, at.MEAN_MU, a))
+    mean_of_block_back(data, block, mubar, grad)
 
 
 @compiled

@@ -16,7 +16,6 @@ from noisewise.analyst.methods.exact.factor import normal_factor, normal_factor_
 from noisewise.analyst.methods.exact.layout import item, number, place, whole
 from noisewise.analyst.methods.exact.shared import seen_through, shared, shared_back
 from noisewise.analyst.methods.exact.special import bent_log, digamma, noise, softplus
-from noisewise.analyst.methods.exact.weak import weak_factor, weak_factor_back
 from noisewise.gram import Floats
 
 LOG2 = math.log(2.0)
@@ -196,7 +195,7 @@ def log_density(y: Floats, grad: Floats, data: Floats, softness: float) -> float
     Laplace noise has its kink rounded over ``softness`` scales; 0 is the model itself.
     """
     x = seen_through(data, y)
-    p, d, blocks, weak = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS), whole(data, at.WEAK) == 1
+    p, d, blocks = whole(data, at.P), whole(data, at.D), whole(data, at.BLOCKS)
     L, R, X, Lbar = (
         np.empty((blocks, d, d)),
         np.empty((blocks, d, d)),
@@ -212,10 +211,7 @@ def log_density(y: Floats, grad: Floats, data: Floats, softness: float) -> float
     for j in range(whole(data, at.J)):
         block, columns = j if blocks > 1 else 0, whole(data, at.FIRST) + int(item(data, at.RANK, j))
         n, slope_n = rows(data, j, x)
-        if weak:
-            log_p += weak_factor(data, j, n, x, K)
-        else:
-            log_p += normal_factor(data, j, block, n, L, log_L, mu, x, K, T, bend)
+        log_p += normal_factor(data, j, block, n, L, log_L, mu, x, K, T, bend)
         explained(data, j, columns, K, theta, log_v, x, mean, w, spread)
         rss, log_rss = residual(data, j, n, log_v, x)
         log_noise, rssbar = released(data, j, softness, columns, K, w, rss, Kbar, wbar)
@@ -225,10 +221,7 @@ def log_density(y: Floats, grad: Floats, data: Floats, softness: float) -> float
         )
         log_p += log_noise + log_rest + log_w
         log_vbar += step_v + step_w
-        if weak:
-            nbar += weak_factor_back(data, j, n, K, Kbar, grad)
-        else:
-            nbar += normal_factor_back(data, j, block, n, L, mu, K, T, bend, Kbar, Tbar, Lbar, mubar, grad)
+        nbar += normal_factor_back(data, j, block, n, L, mu, K, T, bend, Kbar, Tbar, Lbar, mubar, grad)
         if slope_n != 0.0:
             log_p += count(data, j, softness, n, slope_n, nbar, x, grad)
     shared_back(data, x, L, mu, R, X, theta, Lbar, mubar, thetabar, log_vbar, grad)
@@ -249,10 +242,7 @@ def expand(y: Floats, out: Floats, data: Floats) -> None:
     for j in range(whole(data, at.J)):
         columns = whole(data, at.FIRST) + int(item(data, at.RANK, j))
         n, _ = rows(data, j, x)
-        if whole(data, at.WEAK) == 1:
-            weak_factor(data, j, n, x, K)
-        else:
-            normal_factor(data, j, j if blocks > 1 else 0, n, L, log_L, mu, x, K, T, bend)
+        normal_factor(data, j, j if blocks > 1 else 0, n, L, log_L, mu, x, K, T, bend)
         i = p + 1
         for a in range(p):
             for b in range(a + 1):

@@ -11,12 +11,15 @@ from scipy.special import gammaincinv, polygamma
 from noisewise.analyst.fixed_scatter import Statistics, integrate_variance, split_into_components
 from noisewise.analyst.methods.believed import NormalCovariates
 from noisewise.analyst.methods.exact.sound import above_noise, centred_noise, root, sound_factor, sound_mean
+from noisewise.analyst.methods.exact.weak import FLAT
 from noisewise.analyst.model import Problem
 from noisewise.analyst.prior import ScaledPrior
 from noisewise.gram import Floats
 
 # The prior probability of a larger v than one that is guessed.
 IMPLAUSIBLE = 1e-3
+# By how many standard deviations of its noise a variance may be too high.
+FAR = 3.0
 
 
 class Regression(NamedTuple):
@@ -71,13 +74,20 @@ def share_of_mean(problem: Problem, n: Floats) -> float:
 
 
 class CovariateGuess(NamedTuple):
-    K0: Floats
-    scale_R: Floats
+    """``factor`` of Sigma and, of its scale, what features are sure to have; where its unknowns are, and how wide they
+    are; the mean, and a factor of its covariance."""
+
+    factor: Floats
+    sure: Floats
+    where: Floats
+    scale: Floats
     mu0: Floats
     factor_mu: Floats
 
 
-def guess_covariates(problem: Problem, prior: NormalCovariates, n: Floats, group: list[int]) -> CovariateGuess:
+def guess_covariates(
+    problem: Problem, prior: NormalCovariates, weak: bool, n: Floats, group: list[int]
+) -> CovariateGuess:
     """One distribution of covariates, from the holders of ``group``."""
     first = int(problem.units.constant)
     total = float(n[group].sum())
@@ -89,15 +99,24 @@ def guess_covariates(problem: Problem, prior: NormalCovariates, n: Floats, group
     noise_of = [centred_noise(problem, j, mean) for mean, j in zip(means, group, strict=True)]
     whole_noise = np.sqrt(np.sum(np.square(noise_of), axis=0))
     Sigma = (above_noise(centred, float(whole_noise.max()), total) + prior.Lambda) / (total + prior.kappa)
-    K0 = root(Sigma)
-    size = np.diag(K0)
+    factor = root(Sigma)
+    size, diagonal = np.diag(factor), np.diag_indices_from(factor)
     relative = whole_noise / (total * np.outer(size, size))
     told = 1.0 / (1.0 / max(total, 1.0) + relative**2)
-    told[np.diag_indices_from(told)] *= 2.0
-    scale_R = 1.0 / np.sqrt(1.0 + told)
+    sure = np.ones_like(size)
+    if weak:
+        # nothing but data keeps a variance from 0, where a latent that is held at its anchor would cost without end
+        sure = np.sqrt(np.clip(1.0 - FAR * np.diag(whole_noise) / (total * np.diag(Sigma)), 0.0, 1.0))
+        where, expected = np.clip(factor / size[:, None], -2.0, 2.0), np.full_like(told, size.size + 2.0)
+        where[diagonal], expected[diagonal] = np.log((factor**2).sum(axis=1)), FLAT**2
+        told[diagonal] = 1.0 / (2.0 / max(total, 1.0) + (np.diag(whole_noise) / (total * np.diag(Sigma))) ** 2)
+    else:
+        where, expected = factor, np.ones_like(told)
+        told[diagonal] *= 2.0
+    scale = 1.0 / np.sqrt(expected + told)
     if not first:
-        return CovariateGuess(K0, scale_R, np.zeros_like(size), np.eye(size.size))
+        return CovariateGuess(factor, sure, where, scale, np.zeros_like(size), np.eye(size.size))
     known = np.linalg.inv(Sigma / total + np.diag((noise[0, 1:] / total) ** 2))  # once a fit
     covariance = np.linalg.inv(np.diag(prior.precision) + known)
     mean = covariance @ (prior.precision * prior.mean + known @ (problem.S[group, 0, 1:].sum(axis=0) / total))
-    return CovariateGuess(K0, scale_R, mean, root(covariance))
+    return CovariateGuess(factor, sure, where, scale, mean, root(covariance))

@@ -19,7 +19,7 @@ class Model(NamedTuple):
     p: int
     first: int
     J: int
-    blocks: int  # distributions of covariates: 0 for weak ones, 1 shared, J apart
+    blocks: int  # distributions of covariates that are learned: 1 shared, J apart, 0 where nothing is
     block_size: int
     weak: int
     has_u: int
@@ -41,7 +41,7 @@ class Model(NamedTuple):
     factor_Lambda: Floats  # (d, d) lower triangular
     mean_mu: Floats  # (d,)
     precision_mu: Floats  # (d,)
-    K0: Floats  # (blocks, d, d)
+    K0: Floats  # (blocks, d, d): where the covariance is; with weak covariates their log variances and directions
     scale_R: Floats  # (blocks, d, d)
     mu0: Floats  # (blocks, d)
     factor_mu: Floats  # (blocks, d, d)

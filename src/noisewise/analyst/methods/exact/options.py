@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from noisewise.analyst.methods.exact.layout import Model
 
 FIRST_TARGET = 0.8
+OF_NORMAL_COVARIATES = {"covariate_scatter": 0.2, "covariate_freedom": None, "mean_spread": 1.0}
 EVEN = 0.5  # weights are even to 0.88 by construction; below this something is odd
 
 
@@ -32,8 +33,8 @@ class ByNuts:
     NAME: ClassVar[str]
     KINDS: ClassVar[tuple[str, str]]  # normal covariates, and an alternative that knows the bounds alone
 
-    covariates: str = "normal"
-    shared_covariates: bool = True
+    covariates: Literal["normal", "weak", "uniform"] = "normal"
+    shared_covariates: bool | None = None
     covariate_scatter: Scatter = 0.2
     covariate_freedom: float | None = None
     mean_spread: float = 1.0
@@ -49,11 +50,19 @@ class ByNuts:
                 raise FitError(
                     f"{name} {getattr(self, name)!r} is not known; {self.NAME} has {' and '.join(map(repr, allowed))}."
                 )
-        if not isinstance(self.shared_covariates, bool):
-            raise FitError(f"shared_covariates is {self.shared_covariates!r}; it is True or False.")
+        if not (self.shared_covariates is None or isinstance(self.shared_covariates, bool)):
+            raise FitError(
+                f"shared_covariates is {self.shared_covariates!r}; it is True, False, or None to have it found out."
+            )
         object.__setattr__(self, "covariate_scatter", taken_scatter(self.covariate_scatter))
         if not is_finite_number(self.mean_spread) or not self.mean_spread > 0:
             raise FitError(f"mean_spread is {self.mean_spread!r}; it is a positive number.")
+        for name, unset in OF_NORMAL_COVARIATES.items():
+            if self.covariates != "normal" and getattr(self, name) != unset:
+                raise FitError(
+                    f"{name} is part of the prior of normal covariates, and covariates is {self.covariates!r}; leave "
+                    f"{name} out, or use covariates='normal'."
+                )
         for name, least in (("warmup", 100), ("max_depth", 1)):
             if not _whole(getattr(self, name)) or getattr(self, name) < least:
                 raise FitError(f"{name} is {getattr(self, name)!r}; it is a whole number of at least {least}.")
@@ -65,13 +74,15 @@ class ByNuts:
 
     def _covariate_prior(self, problem: Problem) -> "CovariatePrior":
         from noisewise.analyst.methods.exact.anchor import CovariatePrior
+        from noisewise.analyst.methods.exact.holders import what_differs
 
         believed = believed_covariates(problem, self.covariate_scatter, self.covariate_freedom, self.mean_spread)
         study, d = problem.study, len(problem.units.names)
         radius = float(study.radius) if study and study.radius else float(np.sqrt(d))
+        shared = what_differs(problem) is None if self.shared_covariates is None else self.shared_covariates
         return CovariatePrior(
-            weak=self.covariates == self.KINDS[1],
-            shared=self.shared_covariates,
+            kind=self.covariates,
+            shared=shared,
             normal=believed,
             largest_moment=1.0,
             largest_trace=radius**2,
@@ -101,6 +112,27 @@ class ByNuts:
                 "evenness": sampled.evenness,
             },
         )
+
+    def _sharing(self, problem: Problem) -> tuple[str, ...]:
+        """Whether holders share a distribution of covariates, where that was found out or goes against the releases."""
+        from noisewise.analyst.methods.exact.holders import what_differs
+
+        if problem.J < 2 or self.covariates == "uniform":
+            return ()
+        differing = what_differs(problem)
+        if differing and self.shared_covariates:
+            return (
+                f"Holders differ in {differing} by more than noise and chance explain, yet were given one distribution "
+                "of features: intervals may miss. Use shared_covariates=False.",
+            )
+        if differing and self.shared_covariates is None:
+            return (f"Each holder was given a distribution of features of its own, as they differ in {differing}.",)
+        if not differing and self.shared_covariates is False:
+            return (
+                "Holders' features may all be alike, yet each was given a distribution of its own. Where noise hides "
+                "them the priors of all add up, and intervals may be too narrow. Use shared_covariates=True.",
+            )
+        return ()
 
 
 def _unevenness(evenness: Floats) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from noisewise.analyst.nuts import sample as run_chains
 from noisewise.gram import Floats
 
 MOST_ROTATED = 100  # beyond, a short pilot can no longer learn the map
-FINER = (0.95, 0.99, 0.998)
+FINER = (0.95, 0.99, 0.998, 0.9995)
 
 
 class Sampled(NamedTuple):
@@ -45,7 +45,7 @@ def sample(
         third = max(settings.warmup // 3, 50)
         pilot = run_chains(
             _target(code, model, size, None),
-            Run(third, max(run.chains, 2), seeds[0]),
+            Run(third, 2, seeds[0]),
             replace(settings, warmup=third, store=True),
         )
         gradients += float(pilot.steps.sum() + pilot.warmup_steps.sum())

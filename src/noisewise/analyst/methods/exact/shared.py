@@ -7,6 +7,7 @@ from noisewise.analyst.methods.exact.compile import compiled
 from noisewise.analyst.methods.exact.covariates import covariate_block, covariate_block_back
 from noisewise.analyst.methods.exact.layout import item, number, place, whole
 from noisewise.analyst.methods.exact.special import walled_log
+from noisewise.analyst.methods.exact.weak import weak_block, weak_block_back
 from noisewise.gram import Floats
 
 POWER = 2.0  # v is a square, and its prior's wall is exp(-1 / v)
@@ -83,7 +84,10 @@ def shared(
     """
     log_p = 0.0
     for block in range(whole(data, at.BLOCKS)):
-        log_p += covariate_block(data, block, x, L, log_L, mu, R, X)
+        if whole(data, at.WEAK) == 1:
+            log_p += weak_block(data, block, x, L, log_L, mu)
+        else:
+            log_p += covariate_block(data, block, x, L, log_L, mu, R, X)
     log_v, jacobian = _regression(data, x, mu, theta)
     log_prior, log_vbar = _prior(data, theta, log_v, thetabar)
     return log_v, log_p + jacobian + log_prior, log_vbar
@@ -112,7 +116,10 @@ def shared_back(
             thetabar[a + 1] -= bar * (mu[0, a] - item(data, at.MU0, a))
             mubar[0, a] -= bar * theta[a + 1]
     for block in range(whole(data, at.BLOCKS)):
-        covariate_block_back(data, block, x, L, mu, R, X, Lbar, mubar, grad)
+        if whole(data, at.WEAK) == 1:
+            weak_block_back(data, block, L, mu, Lbar, mubar, grad)
+        else:
+            covariate_block_back(data, block, x, L, mu, R, X, Lbar, mubar, grad)
     for a in range(p):
         for b in range(a + 1):
             grad[b] += data[root + a * p + b] * thetabar[a]

@@ -1,86 +1,70 @@
-"""K_j, the lower triangular factor of S_j, with nothing assumed about covariates but their bounds.
+"""One distribution of covariates of which nothing is believed but bounds: its mean mu and its covariance L L'.
 
-Row a of the centred factor is sqrt(n V_a) (c, 1) / sqrt(1 + |c|^2): V_a is the variance of feature a, c says how it
-correlates with the features before it. Flat on means and variances, uniform in volume on correlation matrices: density
-V_a of log V_a, (1 + |c|^2)^{-(d+1)/2} of c. The bounds (of second moments, and of their sum where rows are shrunk to a
-radius) enter as a smooth wall, exp(-(moment / bound)^8 / 2), which a sampler can feel.
+Row a of L is sqrt(V_a) (c, 1) / sqrt(1 + |c|^2): V_a is the variance of feature a, c says how it correlates with the
+features before it. Flat on means and standard deviations (decision 0007), uniform in volume on correlation matrices:
+density V_a^{1/2} of log V_a, (1 + |c|^2)^{-(d+1)/2} of c. The bounds (of second moments, and of their sum where rows
+are shrunk to a radius) enter as a smooth wall, exp(-(moment / bound)^8 / 2), which a sampler can feel.
 """
 
 import math
 
 from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.compile import compiled
-from noisewise.analyst.methods.exact.layout import item, number, place, whole
+from noisewise.analyst.methods.exact.covariates import block_start, mean_of_block, mean_of_block_back
+from noisewise.analyst.methods.exact.layout import number, place, whole
 from noisewise.gram import Floats
 
+FLAT = 0.5  # the power of V in the density of log V
 POWER = 8
 
 
 @compiled
-def weak_factor(data: Floats, j: int, n: float, x: Floats, K: Floats) -> float:
-    """Fills K; returns the log density of its latents, Jacobians included."""
-    p, d, first, i = whole(data, at.P), whole(data, at.D), whole(data, at.FIRST), int(item(data, at.AT_FACTOR, j))
-    centre, scale = place(data, at.K, j, p * p), place(data, at.SCALE_K, j, p * p)
-    bound = number(data, at.LARGEST_MOMENT)
-    log_p, trace = 0.0, 0.0
-    if first == 1:
-        K[0, 0] = math.sqrt(n)
-    for a in range(first, p):
-        moment = 0.0
-        if first == 1:
-            mean = data[centre + a * p + 0] + data[scale + a * p + 0] * x[i]
-            i += 1
-            K[a, 0] = math.sqrt(n) * mean
-            moment = mean * mean
-        log_V = data[centre + a * p + a] + data[scale + a * p + a] * x[i]
-        i += 1
+def weak_block(data: Floats, block: int, x: Floats, L: Floats, log_L: Floats, mu: Floats) -> float:
+    """Fills L, the logarithms of its diagonal and mu; returns the log density of the latents, Jacobians included."""
+    d, i, log_p, trace = whole(data, at.D), block_start(data, block), 0.0, 0.0
+    centre, scale = place(data, at.K0, block, d * d), place(data, at.SCALE_R, block, d * d)
+    mean_of_block(data, block, x, mu)
+    for a in range(d):
         length = 1.0
-        for b in range(first, a):
-            K[a, b] = data[centre + a * p + b] + data[scale + a * p + b] * x[i]
-            length += K[a, b] * K[a, b]
-            i += 1
-        size = math.sqrt(n * math.exp(log_V) / length)
-        for b in range(first, a):
-            K[a, b] *= size
-        K[a, a] = size
-        log_p += log_V - 0.5 * (d + 1) * math.log(length)
-        moment += math.exp(log_V)
+        for b in range(a):
+            L[block, a, b] = data[centre + a * d + b] + data[scale + a * d + b] * x[i + b]
+            length += L[block, a, b] * L[block, a, b]
+        log_V = data[centre + a * d + a] + data[scale + a * d + a] * x[i + a]
+        i += a + 1
+        log_L[block, a] = 0.5 * (log_V - math.log(length))
+        L[block, a, a] = math.exp(log_L[block, a])
+        for b in range(a):
+            L[block, a, b] *= L[block, a, a]
+        moment = math.exp(log_V) + mu[block, a] * mu[block, a]
         trace += moment
-        log_p -= 0.5 * (moment / bound) ** POWER
+        log_p += FLAT * log_V - 0.5 * (d + 1) * math.log(length)
+        log_p -= 0.5 * (moment / number(data, at.LARGEST_MOMENT)) ** POWER
     return log_p - 0.5 * float(trace / number(data, at.LARGEST_TRACE)) ** POWER
 
 
 @compiled
-def weak_factor_back(data: Floats, j: int, n: float, K: Floats, Kbar: Floats, grad: Floats) -> float:
-    """The chain rule through ``weak_factor``; returns the derivative by n."""
-    p, d, first, i = whole(data, at.P), whole(data, at.D), whole(data, at.FIRST), int(item(data, at.AT_FACTOR, j))
-    scale = place(data, at.SCALE_K, j, p * p)
+def weak_block_back(data: Floats, block: int, L: Floats, mu: Floats, Lbar: Floats, mubar: Floats, grad: Floats) -> None:
+    """The chain rule through ``weak_block``; Lbar, mubar come in with what the holders added."""
+    d, i, trace = whole(data, at.D), block_start(data, block), 0.0
+    scale = place(data, at.SCALE_R, block, d * d)
     bound, total = number(data, at.LARGEST_MOMENT), number(data, at.LARGEST_TRACE)
-    root, nbar, trace = math.sqrt(n), 0.0, 0.0
-    if first == 1:
-        nbar = 0.5 * Kbar[0, 0] / root
-    for a in range(first, p):
+    for a in range(d):
+        trace += mu[block, a] * mu[block, a]
         for b in range(a + 1):
-            trace += K[a, b] * K[a, b] / n
+            trace += L[block, a, b] * L[block, a, b]
     steep_total = -0.5 * POWER * (trace / total) ** (POWER - 1) / total
-    for a in range(first, p):
-        size, variance, along, moment = K[a, a], 0.0, 0.0, 0.0
-        for b in range(first, a + 1):
-            variance += K[a, b] * K[a, b] / n
-            along += Kbar[a, b] * K[a, b]
-        if first == 1:
-            moment = K[a, 0] * K[a, 0] / n
-        length = n * variance / (size * size)
-        steep = steep_total - 0.5 * POWER * ((moment + variance) / bound) ** (POWER - 1) / bound
-        if first == 1:
-            grad[i] += data[scale + a * p + 0] * (root * Kbar[a, 0] + 2.0 * steep * K[a, 0] / root)
-            nbar += 0.5 * Kbar[a, 0] * K[a, 0] / n
-            i += 1
-        grad[i] += data[scale + a * p + a] * (0.5 * along + 1.0 + steep * variance)
-        nbar += 0.5 * along / n
-        i += 1
-        for b in range(first, a):
-            c = K[a, b] / size
-            grad[i] += data[scale + a * p + b] * (Kbar[a, b] * size - (along + d + 1) * c / length)
-            i += 1
-    return nbar
+    for a in range(d):
+        size, variance, along = L[block, a, a], 0.0, 0.0
+        for b in range(a + 1):
+            variance += L[block, a, b] * L[block, a, b]
+            along += Lbar[block, a, b] * L[block, a, b]
+        length = variance / (size * size)
+        moment = variance + mu[block, a] * mu[block, a]
+        steep = steep_total - 0.5 * POWER * (moment / bound) ** (POWER - 1) / bound
+        mubar[block, a] += 2.0 * steep * mu[block, a]
+        for b in range(a):
+            c = L[block, a, b] / size
+            grad[i + b] += data[scale + a * d + b] * (Lbar[block, a, b] * size - (along + d + 1) * c / length)
+        grad[i + a] += data[scale + a * d + a] * (0.5 * along + FLAT + steep * variance)
+        i += a + 1
+    mean_of_block_back(data, block, mubar, grad)

@@ -43,7 +43,9 @@ class Individual(ByNuts):
 
         model, size = self.model(problem, prior)
         _need_noise_everywhere(problem, model)
-        return self._run(entry(), model, size, prior, run, _assumptions(problem, self.covariates))
+        return self._run(
+            entry(), model, size, prior, run, _assumptions(problem, self.covariates) + self._sharing(problem)
+        )
 
     def model(self, problem: Problem, prior: ScaledPrior) -> "tuple[Model, int]":
         """The constants, which are those of ``exact`` but for where latents are, and how many unknowns there are."""

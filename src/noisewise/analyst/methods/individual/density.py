@@ -35,7 +35,7 @@ def people(data: Floats, j: int, x: Floats) -> Floats:
 @compiled
 def rows_of(data: Floats, latents: Floats) -> Floats:
     """(d + 1, n): c, the latents themselves or uniform on the bounds (mean - half, mean + half), and t."""
-    if whole(data, at.WEAK) == 0:
+    if whole(data, at.BLOCKS) > 0:
         return latents
     rows = latents.copy()
     for a in range(whole(data, at.D)):
@@ -49,7 +49,7 @@ def rows_of(data: Floats, latents: Floats) -> Floats:
 @compiled
 def latent_back(data: Floats, a: int, e: float, bar: float) -> float:
     """From the derivative by row entry a to that by its latent e, its standard normal density included."""
-    if whole(data, at.WEAK) == 1 and a < whole(data, at.D):
+    if whole(data, at.BLOCKS) == 0 and a < whole(data, at.D):
         bar *= (1.0 - item(data, at.MEAN_MU, a)) * 2.0 * math.exp(-0.5 * e * e) / ROOT_TWO_PI
     return bar - e
 
@@ -94,7 +94,7 @@ def row_map(data: Floats, theta: Floats, sigma: float, L: Floats, mu: Floats) ->
     if first == 1:
         M[d + 1, 0] = theta[0]
     for a in range(d):
-        if whole(data, at.WEAK) == 1:
+        if whole(data, at.BLOCKS) == 0:
             M[a + 1, a + 1] = 1.0
         else:
             M[a + 1, 0] = mu[a]
@@ -118,7 +118,7 @@ def row_map_back(
         for b in range(d + 1):
             thetabar[a + first] += Mbar[d + 1, b] * M[a + 1, b]
             Mbar[a + 1, b] += theta[a + first] * Mbar[d + 1, b]
-        if whole(data, at.WEAK) == 0:
+        if whole(data, at.BLOCKS) > 0:
             mubar[a] += Mbar[a + 1, 0]
             for b in range(a + 1):
                 Lbar[a, b] += Mbar[a + 1, b + 1]
