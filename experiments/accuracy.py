@@ -36,12 +36,13 @@ DIMENSIONS, HOLDERS, EPSILONS = (2, 5), (1, 5, 10), (0.1, 0.2, 0.5, 1.0, 2.0, 5.
 # variance of theta as drawn, shape and scale of v's, which fit sigma_y = 1. (The paper's a = 20, b = 0.5,
 # C = b / (a - 1) I expect a v of 0.026 and coefficients six times smaller than they are.)
 PRIOR = (1.0, 2.0, 1.0)
-# as long as the paper's 1e4 iterations, or longer; y'y costs budget, so only who needs it gets it ("u"), and so does
-# the smallest eigenvalue, which adassp alone needs
+# as long as the paper's 1e4 iterations, or longer; algorithm-1 is exactly as long, with the paper's moves alone.
+# y'y costs budget, so only who needs it gets it ("u"), and so does the smallest eigenvalue, which adassp alone needs
 METHODS = {
     "exact": Effort("exact", {"cores": 1}, draws=400, warmup=300),
     "exact-u": Effort("exact", {"cores": 1}, draws=400, warmup=300),
     "normal-x": Effort("normal-x", {"cores": 1}, thin=20, warmup=3000),
+    "algorithm-1": Effort("normal-x", {"cores": 1, "joint": False, "steps": 1}, thin=10, warmup=5000),
     "fixed-s": Effort("fixed-s", draws=4000),
     "fixed-s-fast": Effort("fixed-s-fast", draws=4000),
     "gibbs-update": Effort("gibbs-update", {"cores": 1}, thin=30, warmup=5000),

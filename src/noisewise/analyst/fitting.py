@@ -10,6 +10,7 @@ import numpy as np
 from noisewise.analyst.methods.adassp import AdaSSP
 from noisewise.analyst.methods.base import Method, Run
 from noisewise.analyst.methods.exact import Exact
+from noisewise.analyst.methods.exact.options import OF_NORMAL_COVARIATES
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.fixed_s_fast import FixedSFast
 from noisewise.analyst.methods.gibbs import GibbsPrior, GibbsUpdate
@@ -40,8 +41,9 @@ METHODS: Mapping[str, type[Method]] = MappingProxyType(
     }
 )
 
-# auto leaves larger problems to fixed-s: exact takes seconds here and minutes at three times as many coefficients
-MODERATE_ORDER, MODERATE_HOLDERS = 11, 20
+# Up to here auto picks exact: so many distinct values of X'X and X'y over all holders, with so many coefficients. Four
+# chains of 1000 draws then take up to about ten seconds on two cores (benchmarks/auto.py).
+MODERATE_VALUES, MODERATE_ORDER = 3000, 31
 NEGLIGIBLE_SHARE = 0.05
 
 
@@ -70,6 +72,8 @@ def fit(
     believed = Prior() if prior is None else prior
     scaled = believed.in_scaled_units(problem.units)
     name, reason = (method, "") if method != "auto" else _choose(problem, scaled)
+    if method == "auto" and name == "exact" and problem.study and OF_NORMAL_COVARIATES.keys().isdisjoint(options):
+        options = {"covariates": "weak", **options}  # a study says the bounds, all that is believed then
     result = _make(name, options).sample(problem, scaled, Run(draws, chains, np.random.SeedSequence(seed)))
     return Posterior.of(problem, scaled, name, result, (reason,) if reason else ())
 
@@ -80,16 +84,19 @@ def _choose(problem: Problem, prior: ScaledPrior) -> tuple[str, str]:
         return "non-private", "auto picked non-private: the statistics are exact."
     if problem.law == "laplace":
         return "exact", "auto picked exact: it counts Laplace noise, on every statistic and with any number of rows."
-    if problem.order > MODERATE_ORDER or problem.J > MODERATE_HOLDERS:
-        return "fixed-s", (
-            "auto picked fixed-s, which ignores the noise in X'X, because exact takes long with this many columns or "
-            "holders; method='exact' counts all noise."
-        )
     quick = FixedS().sample(problem, prior, Run(1000, 1, np.random.SeedSequence(0)))
     share = 1.0 - (np.diag(quick.noise_free) / quick.theta.var(axis=(0, 1))).min()
     if share < NEGLIGIBLE_SHARE:
         return "fixed-s", (
             f"auto picked fixed-s: privacy noise is below {NEGLIGIBLE_SHARE:.0%} of every coefficient's variance."
+        )
+    values = problem.J * problem.order * (problem.order + 3) // 2
+    if values > MODERATE_VALUES or problem.order > MODERATE_ORDER:
+        return "fixed-s", (
+            "auto picked fixed-s because exact takes long at this size "
+            f"(holders: {problem.J}, coefficients: {problem.order}). "
+            "Privacy noise matters here and fixed-s ignores what of it is in X'X, so its intervals may be much too "
+            "narrow; method='exact' counts all of it."
         )
     return "exact", "auto picked exact: privacy noise matters here, and it counts all of it."
 
