@@ -60,6 +60,8 @@ faults: $(INSTALLED) ## secure sums under faults: 1,000 rounds in the simulator,
 experiments: $(INSTALLED) ## calibration and accuracy at full size; takes hours, can be interrupted and resumed
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc methods
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc covariates
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc nonnormal
+	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc wide
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc exact
 	@$(ONE_THREAD) $(BIN)/python -m experiments.sbc pages
 	@$(ONE_THREAD) $(BIN)/python -m experiments.accuracy

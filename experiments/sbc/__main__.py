@@ -4,6 +4,8 @@
     python -m experiments.sbc exact --trials 50       the grid of docs/exact-sbc.md
     python -m experiments.sbc defaults                a few trials of each cell with default settings: do any diverge?
     python -m experiments.sbc covariates              covariates that are not normal, on the same page
+    python -m experiments.sbc nonnormal               three laws of them in every cell of n, epsilon and J, there, too
+    python -m experiments.sbc wide                    many features of real tables, in docs/exact.md
     python -m experiments.sbc pages                   tables and figures of both pages, from what is there
     python -m experiments.sbc methods --methods gibbs-update --rows 10 --trials 20 --results build/some
 
@@ -36,8 +38,10 @@ METHODS = (
     "gibbs-prior",
     "gibbs-noisy",
 )
+ROWS, EPSILONS = (10, 30, 100, 1000), (0.1, 0.5, 1.0, 5.0)  # of the grid of exact
 SHAPES = ((1, True), (3, False))
-TRIALS = {"methods": 300, "covariates": 500, "exact": 500, "defaults": 10}
+TRIALS = {"methods": 300, "covariates": 500, "exact": 500, "defaults": 10, "nonnormal": 200, "wide": 100}
+PAGES = ("methods", "exact", "covariates", "defaults", "nonnormal", "wide")
 NOT_NORMAL = ("uniform", "bernoulli", "lognormal", "narrow", "correlated", "real", "differing")
 
 
@@ -59,11 +63,20 @@ def grid(
         sizes = itertools.product(chosen, rows or (100, 300, 1000), epsilons or (1.0,), holders or (1, 5), NOT_NORMAL)
         cells = [Cell(method, n, epsilon, 3, True, J, covariates=kind) for method, n, epsilon, J, kind in sizes]
         return [cell for cell in cells if cell.J > 1 or cell.covariates != "differing"]
+    if name == "nonnormal":
+        chosen = methods or ("weak", "exact", "fixed-s")
+        kinds = ("uniform", "bernoulli", "lognormal")
+        sizes = itertools.product(chosen, kinds, holders or (1, 5), rows or ROWS, epsilons or EPSILONS)
+        return [Cell(method, n, epsilon, 3, True, J, covariates=kind) for method, kind, J, n, epsilon in sizes]
+    if name == "wide":
+        chosen = methods or ("weak", "exact", "fixed-s")
+        sizes = itertools.product(chosen, (11, 20, 30), holders or (1, 5), rows or (1000,), epsilons or (1.0,))
+        return [Cell(method, n, epsilon, d, True, J, covariates="real") for method, d, J, n, epsilon in sizes]
     usual = ("exact-defaults",) if name == "defaults" else ("exact",)
     sizes = itertools.product(
         methods or usual,
-        rows or (10, 30, 100, 1000),
-        epsilons or (0.1, 0.5, 1.0, 5.0),
+        rows or ROWS,
+        epsilons or EPSILONS,
         (1, 3, 5),
         holders or (1, 5),
         LAWS,
@@ -81,7 +94,7 @@ def main() -> None:
         prog="python -m experiments.sbc", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("grid", choices=[*TRIALS, "pages"])
-    parser.add_argument("--trials", type=int, help="of each cell; by default 300 of methods, 500 of the others")
+    parser.add_argument("--trials", type=int, help="of each cell; 10 to 500 by default")
     parser.add_argument("--methods", nargs="+", default=())
     parser.add_argument("--rows", nargs="+", type=int, default=(), help="n of each holder")
     parser.add_argument("--epsilons", nargs="+", type=float, default=())
@@ -95,7 +108,7 @@ def main() -> None:
     options = parser.parse_args()
     archive = Archive(options.results)
     if options.grid == "pages":
-        write_pages(archive, options.docs, grid("methods"), grid("exact"), grid("covariates"), grid("defaults"))
+        write_pages(archive, options.docs, *map(grid, PAGES))
         return
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("Stopped; what is done is kept."))
     cells = grid(options.grid, options.methods, options.rows, options.epsilons, options.holders)

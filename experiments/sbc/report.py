@@ -25,6 +25,8 @@ def write_pages(
     exact: Sequence[Cell],
     others: Sequence[Cell],
     defaults: Sequence[Cell],
+    nonnormal: Sequence[Cell],
+    wide: Sequence[Cell],
 ) -> None:
     """The pages' generated parts, and the figures."""
     folder = docs / "figures"
@@ -43,6 +45,9 @@ def write_pages(
     elsewhere = _read(archive, others)
     write_between(page, "covariates", f"{_covariates_summary(elsewhere)}\n\n{_covariates_table(elsewhere)}")
     write_between(docs / "exact.md", "covariates", _slopes_by_method(elsewhere))
+    over_sizes = _read(archive, nonnormal)
+    write_between(page, "nonnormal", f"{_law_means(over_sizes)}\n\n{_law_by_size(over_sizes, 'weak')}")
+    write_between(docs / "exact.md", "wide", _wide_table(_read(archive, wide)))
     _draw_all(grid, folder / "sbc-exact-grid.png")
 
 
@@ -184,6 +189,57 @@ def _slopes_by_method(results: Sequence[Result]) -> str:
             slopes = result.coverage(LEVEL)[1:-1] if result else None
             texts.append(f"{slopes.min():.3f} to {slopes.max():.3f}, sd {result.sd:.2g}" if result else "")
         lines.append(f"| {J} | {covariates} | {n} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def _law_means(results: Sequence[Result]) -> str:
+    """A row a law, a column a method: slopes' coverage, the mean of its cells and how many are as wanted."""
+    low, high = WANTED_ELSEWHERE
+    methods = dict.fromkeys(one.cell.method for one in results)
+    lines = [f"| covariates | {' | '.join(methods)} |", "|---|" + "---|" * len(methods)]
+    for law in dict.fromkeys(one.cell.covariates for one in results):
+        texts = []
+        for method in methods:
+            own = [one for one in results if (one.cell.covariates, one.cell.method) == (law, method)]
+            means = np.array([one.coverage(LEVEL)[1:-1].mean() for one in own])
+            within = int(((low <= means) & (means <= high)).sum())
+            texts.append(f"{means.mean():.3f}; {within} of {means.size} cells in {low:.0%} to {high:.0%}")
+        lines.append(f"| {law} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def _law_by_size(results: Sequence[Result], method: str) -> str:
+    """Of one method: a row for each law, J and n, a column each epsilon: the mean coverage of slopes."""
+    cells = {
+        (one.cell.covariates, one.cell.J, one.cell.n, one.cell.epsilon): one
+        for one in results
+        if one.cell.method == method
+    }
+    epsilons = sorted({key[-1] for key in cells})
+    heads = " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons)
+    lines = [f"| covariates | holders | n | {heads} |", "|---|---:|---:|" + "---:|" * len(epsilons)]
+    for law, J, n in dict.fromkeys(key[:-1] for key in cells):
+        found = [cells.get((law, J, n, epsilon)) for epsilon in epsilons]
+        texts = [f"{one.coverage(LEVEL)[1:-1].mean():.3f}" if one else "" for one in found]
+        lines.append(f"| {law} | {J} | {n} | {' | '.join(texts)} |")
+    return "\n".join(lines)
+
+
+def _wide_table(results: Sequence[Result]) -> str:
+    """A row for each d and J, a column a method: slopes' mean coverage with its standard error, and their mean sd."""
+    cells = {(one.cell.d, one.cell.J, one.cell.method): one for one in results}
+    methods = dict.fromkeys(key[-1] for key in cells)
+    lines = [f"| features | holders | {' | '.join(methods)} |", "|---:|---:|" + "---|" * len(methods)]
+    for d, J in sorted({key[:-1] for key in cells}):
+        texts = []
+        for method in methods:
+            if result := cells.get((d, J, method)):
+                shares = result.held[:, 1:-1].mean(axis=1)
+                error = shares.std() / np.sqrt(shares.size)
+                texts.append(f"{shares.mean():.3f} ({error:.3f}), sd {result.sd:.2g}, {result.seconds:.2g} s")
+            else:
+                texts.append("")
+        lines.append(f"| {d} | {J} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
 

@@ -20,6 +20,7 @@ COVARIATES = (
 )
 SCATTER = 0.2
 TABLES = ("abalone", "air_quality", "bike_sharing", "power_plant", "wine_red", "wine_white")
+PLAIN = 12  # above so many features, products of a table's columns are taken, too
 WIDEST = 1.5  # beyond the walls of weak covariates
 
 
@@ -60,16 +61,18 @@ def _normal(study: nw.Study, shape: tuple[int, int, int], rng: np.random.Generat
 
 
 def _real(shape: tuple[int, int, int], rng: np.random.Generator) -> Floats:
-    """Rows and columns picked at random from a table picked at random."""
-    table = _real_table(os.environ.get("NOISEWISE_DATA", ""), TABLES[rng.integers(len(TABLES))])
+    """Rows and columns picked at random from a table picked at random, products of columns with them if d is large."""
+    tables = [_real_table(os.environ.get("NOISEWISE_DATA", ""), name, shape[2] > PLAIN) for name in TABLES]
+    tables = [table for table in tables if table.shape[1] >= shape[2]]
+    table = tables[rng.integers(len(tables))]
     columns = rng.choice(table.shape[1], shape[2], replace=False)
     wanted = shape[0] * shape[1]
     return table[rng.choice(len(table), wanted, replace=wanted > len(table))][:, columns].reshape(shape)
 
 
 @cache
-def _real_table(folder: str, name: str) -> Floats:
-    """Its features, clipped to the public bounds that stand beside it."""
+def _real_table(folder: str, name: str, products: bool) -> Floats:
+    """Its features, clipped to the public bounds that stand beside it; the products of each two follow."""
     if not folder:
         raise SystemExit("Set NOISEWISE_DATA to the folder of the real tables and of bounds.csv.")
     with (Path(folder) / "bounds.csv").open(newline="") as file:
@@ -77,7 +80,9 @@ def _real_table(folder: str, name: str) -> Floats:
     table = np.genfromtxt(Path(folder) / f"{name}.csv", delimiter=",", names=True)
     lower, upper = (np.array([float(row[end]) for row in bounds]) for end in ("lower", "upper"))
     raw = np.column_stack([table[row["column"]] for row in bounds])
-    return np.asarray(np.clip((2.0 * raw - lower - upper) / (upper - lower), -1.0, 1.0))
+    table = np.clip((2.0 * raw - lower - upper) / (upper - lower), -1.0, 1.0)
+    first, second = np.triu_indices(table.shape[1] if products else 0)
+    return np.hstack([table, table[:, first] * table[:, second]])
 
 
 def _weak(study: nw.Study, shape: tuple[int, int, int], rng: np.random.Generator) -> Floats:
@@ -89,7 +94,8 @@ def _weak(study: nw.Study, shape: tuple[int, int, int], rng: np.random.Generator
         moments = mean**2 + sd**2
         if np.log(rng.random()) < -0.5 * ((moments**8).sum() + moments.mean() ** 8):
             break
-    scores = rng.standard_normal((d + 1, d))  # the correlations of so many rows are uniform in volume
-    factor = np.linalg.cholesky(scores.T @ scores)
+    # the correlations of inverse-Wishart(I, d + 1) are each uniform (Barnard, McCulloch and Meng 2000)
+    scores = rng.standard_normal((d + 1, d))
+    factor = np.linalg.cholesky(np.linalg.inv(scores.T @ scores))
     factor *= (sd / np.linalg.norm(factor, axis=1))[:, None]
     return np.asarray(mean + rng.standard_normal(shape) @ factor.T)

@@ -99,26 +99,28 @@ def test_verdicts_on_known_errors(tmp_path):
 
 @pytest.mark.parametrize("intercept", [True, False])
 def test_rows_within_bounds_have_the_moments_that_weak_covariates_expect(intercept):
-    """1000 tables of two features: flat means and sds far from the walls, flat correlations."""
-    study, rng = study_of(2, intercept, 1.0, "gaussian", False), np.random.default_rng(1)
+    """1000 tables of four features: flat means and sds far from the walls, each correlation flat."""
+    study, rng = study_of(4, intercept, 1.0, "gaussian", False), np.random.default_rng(1)
     x = np.stack([draw_rows(study, 1, 2000, "bounds", rng)[0] for _ in range(1000)])
     mean, sd = x.mean(axis=1), x.std(axis=1)
-    # the wall is felt from moments of 0.6 on; a KS test each at 1e-6, 5 in all: below 1e-5
+    # the wall is felt from moments of 0.6 on; a KS test each at 1e-6, 7 in all: below 1e-5
     far = (sd[:, 0] < 0.4) & (np.abs(mean[:, 0]) < 0.4)
     assert far.sum() > 80
-    correlations = np.array([np.corrcoef(table.T)[0, 1] for table in x])
-    tests = [kstest(correlations, "uniform", (-1, 2)).pvalue, kstest(sd[far, 0], "uniform", (0, 0.4)).pvalue]
+    correlations = np.array([np.corrcoef(table.T)[(0, 2), (1, 3)] for table in x])
+    tests = [kstest(column, "uniform", (-1, 2)).pvalue for column in correlations.T]
+    tests.append(kstest(sd[far, 0], "uniform", (0, 0.4)).pvalue)
     if intercept:
         tests.append(kstest(mean[far, 0], "uniform", (-0.4, 0.8)).pvalue)
     assert min(tests) > 1e-6
 
 
-def test_real_rows_are_within_their_bounds(data_folder):
-    study = study_of(3, True, 1.0, "gaussian", False)
+@pytest.mark.parametrize("d", [3, 30])
+def test_real_rows_are_within_their_bounds(d, data_folder):
+    study = study_of(d, True, 1.0, "gaussian", False)
     rng = np.random.default_rng(2)
     for _ in range(20):
         x = draw_rows(study, 1, 50, "real", rng)
-        assert x.shape == (1, 50, 3)
+        assert x.shape == (1, 50, d)
         assert np.abs(x).max() <= 1.0
 
 

@@ -13,10 +13,13 @@ from problems import FAR, Density, Law, make, moments, problem_of, scaled, unkno
 from noisewise.analyst.diagnostics import rhat_and_ess
 from noisewise.analyst.methods.base import Draws, Run
 from noisewise.analyst.methods.exact import Exact, anchor, run
+from noisewise.analyst.methods.exact import layout as at
 from noisewise.analyst.methods.exact.anchor import build
+from noisewise.analyst.methods.exact.covariates import block_start
 from noisewise.analyst.methods.exact.entry import entry
-from noisewise.analyst.methods.exact.layout import Model, pack
+from noisewise.analyst.methods.exact.layout import Model, pack, place
 from noisewise.analyst.methods.exact.special import noise
+from noisewise.analyst.methods.exact.weak import weak_block
 from noisewise.analyst.methods.fixed_s import FixedS
 from noisewise.analyst.methods.non_private import NonPrivate
 from noisewise.analyst.methods.normal_x import NormalX
@@ -57,6 +60,53 @@ def density(problem: Problem, options: dict[str, Any]) -> Density:
 @pytest.mark.parametrize("mode", MODES)
 def test_gradient_is_that_of_the_density(mode: str) -> None:
     density(make(**MODES[mode][0]), MODES[mode][1]).check_gradient()
+
+
+def test_weak_covariances_have_flat_sds_and_correlations_that_are_each_uniform() -> None:
+    """The density of what is sampled, beside that of correlations as Barnard, McCulloch and Meng (2000) give it."""
+    d, rng = 4, np.random.default_rng(2)
+    sampled = density(make(d=d), {"covariates": "weak"})
+    rows, columns = np.tril_indices(d, -1)
+
+    def moved(c: Floats) -> Floats:
+        U = np.eye(d)
+        U[rows, columns] = c
+        U /= np.linalg.norm(U, axis=1)[:, None]
+        return (U @ U.T)[rows, columns]
+
+    def expected(log_V: Floats, c: Floats, mu: Floats) -> float:
+        R = np.eye(d)
+        R[rows, columns] = R[columns, rows] = moved(c)
+        minors = [np.linalg.det(np.delete(np.delete(R, b, 0), b, 1)) for b in range(d)]
+        of_R = (d * (d - 1) / 2 - 1) * np.linalg.slogdet(R)[1] - 0.5 * (d + 1) * np.log(minors).sum()
+        step = 1e-6 * np.eye(c.size)
+        jacobian = np.array([(moved(c + h) - moved(c - h)) / 2e-6 for h in step])
+        moment = np.exp(log_V) + mu**2
+        walls = -0.5 * (moment**8).sum() - 0.5 * moment.mean() ** 8
+        return float(0.5 * log_V.sum() + walls + of_R + np.linalg.slogdet(jacobian)[1])
+
+    def found(log_V: Floats, c: Floats, mu: Floats) -> float:
+        data, x = sampled.data, np.zeros(sampled.size)
+        L, log_L, mean, G = np.zeros((1, d, d)), np.zeros((1, d)), np.zeros((1, d)), np.zeros((1, d, d))
+        centre, scale = place(data, at.K0, 0, d * d), place(data, at.SCALE_R, 0, d * d)
+        where = np.eye(d) * log_V
+        where[rows, columns] = c
+        for i, (a, b) in enumerate(zip(*np.tril_indices(d), strict=True), block_start(data, 0)):
+            x[i] = (where[a, b] - data[centre + a * d + b]) / data[scale + a * d + b]
+        first, factor = block_start(data, 0) + d * (d + 1) // 2, place(data, at.FACTOR_MU, 0, d * d)
+        matrix = data[factor : factor + d * d].reshape(d, d)
+        start = place(data, at.MU0, 0, d)
+        x[first : first + d] = np.linalg.solve(np.tril(matrix), mu - data[start : start + d])
+        log_p = weak_block(data, 0, x, L, log_L, mean, G)
+        np.testing.assert_allclose(mean[0], mu)
+        np.testing.assert_allclose((L[0] @ L[0].T).diagonal(), np.exp(log_V))
+        return float(log_p)
+
+    points = [
+        (rng.uniform(-3, 0, d), 1.5 * rng.standard_normal(rows.size), rng.uniform(-0.9, 0.9, d)) for _ in range(20)
+    ]
+    gaps = [found(*point) - expected(*point) for point in points]
+    np.testing.assert_allclose(gaps, gaps[0], atol=1e-5)
 
 
 def test_a_point_with_no_finite_density_is_refused_not_believed() -> None:

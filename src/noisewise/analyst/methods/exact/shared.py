@@ -85,7 +85,7 @@ def shared(
     log_p = 0.0
     for block in range(whole(data, at.BLOCKS)):
         if whole(data, at.WEAK) == 1:
-            log_p += weak_block(data, block, x, L, log_L, mu)
+            log_p += weak_block(data, block, x, L, log_L, mu, X)
         else:
             log_p += covariate_block(data, block, x, L, log_L, mu, R, X)
     log_v, jacobian = _regression(data, x, mu, theta)
@@ -117,7 +117,7 @@ def shared_back(
             mubar[0, a] -= bar * theta[a + 1]
     for block in range(whole(data, at.BLOCKS)):
         if whole(data, at.WEAK) == 1:
-            weak_block_back(data, block, L, mu, Lbar, mubar, grad)
+            weak_block_back(data, block, L, mu, X, Lbar, mubar, grad)
         else:
             covariate_block_back(data, block, x, L, mu, R, X, Lbar, mubar, grad)
     for a in range(p):
