@@ -193,7 +193,7 @@ def _slopes_by_method(results: Sequence[Result]) -> str:
 
 
 def _law_means(results: Sequence[Result]) -> str:
-    """A row a law, a column a method: slopes' coverage, the mean of its cells and how many are as wanted."""
+    """A row a law, a column a method: slopes' coverage, the mean of its cells, their range, and how many are as wanted."""
     low, high = WANTED_ELSEWHERE
     methods = dict.fromkeys(one.cell.method for one in results)
     lines = [f"| covariates | {' | '.join(methods)} |", "|---|" + "---|" * len(methods)]
@@ -203,7 +203,10 @@ def _law_means(results: Sequence[Result]) -> str:
             own = [one for one in results if (one.cell.covariates, one.cell.method) == (law, method)]
             means = np.array([one.coverage(LEVEL)[1:-1].mean() for one in own])
             within = int(((low <= means) & (means <= high)).sum())
-            texts.append(f"{means.mean():.3f}; {within} of {means.size} cells in {low:.0%} to {high:.0%}")
+            texts.append(
+                f"{means.mean():.3f} ({means.min():.3f} to {means.max():.3f}); "
+                f"{within} of {means.size} cells in {low:.0%} to {high:.0%}"
+            )
         lines.append(f"| {law} | {' | '.join(texts)} |")
     return "\n".join(lines)
 
