@@ -193,7 +193,7 @@ def _slopes_by_method(results: Sequence[Result]) -> str:
 
 
 def _law_means(results: Sequence[Result]) -> str:
-    """A row a law, a column a method: slopes' coverage, the mean of its cells, their range, and how many are as wanted."""
+    """A row a law, a column a method: its cells' coverage of slopes (mean, range) and how many are as wanted."""
     low, high = WANTED_ELSEWHERE
     methods = dict.fromkeys(one.cell.method for one in results)
     lines = [f"| covariates | {' | '.join(methods)} |", "|---|" + "---|" * len(methods)]
